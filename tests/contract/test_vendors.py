@@ -10,7 +10,6 @@ import pytest
 
 from gpushare.backends import config_manager
 from gpushare.vendors import VENDORS
-from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node import vendors
 from gpushare_node.core.policy import Vendor
@@ -94,7 +93,6 @@ AMD_BY_NAME = {
         "compare/amd_effects.py": "what that does",
         "compare/bundles.py": "a bundle with its pools alone",
         "compare/effects.py": "what that is called",
-        "compare/outages.py": "GPUs that a person divides",
         "compare/snapshots.py": "the label that its config manager follows",
         "intent/gitops.py": "its namespace",
         "intent/reader.py": "its stack, beside NVIDIA's or alone",
@@ -115,7 +113,6 @@ AMD_BY_NAME = {
         "rules/__init__.py": "its rules",
         "rules/admission.py": "the namespace of its programs",
         "rules/amd.py": "its rules",
-        "rules/backend.py": "cards that DRA does not serve",
         "rules/charts.py": "the form of its charts' versions",
         "rules/platform.py": "the namespace of its programs",
         "rules/pools.py": "the length of names that its operator accepts",
@@ -196,12 +193,7 @@ def test_compiler_and_node_runtime_have_the_same_names(word: str) -> None:
     ours = (vendor.prefix, vendor.whole_gpu, vendor.gpu_resources, vendor.plugin_label, vendor.layout_label)
     assert ours == (node.resources, node.whole_gpu, node.gpu_resources, node.plugin_label or None, node.layout_label)
     assert (vendor.sharing_label, vendor.deploy_labels) == (node.sharing_label or None, node.deploy_labels or None)
-
-
-def test_compiler_and_node_runtime_know_the_taint_of_amds_config_manager() -> None:
-    taint = vendors.of(Vendor.AMD).layout_taint
-    assert taint is not None
-    assert taint.key == MANAGER_TAINT
+    assert (vendor.dra_driver, vendor.layout_taint) == (node.dra_driver, node.layout_taint.key if node.layout_taint else "")
 
 
 def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:

@@ -24,7 +24,7 @@ class Coverage(Record):
 
     `measured` is the time of all containers in which their use is known, `gaps` that between samples of one container in which
     it is not. `missing` is the part of the window (0 to 1) in which the source has no sample of the pool; None: not known.
-    `near_cap` containers used at least 95 % of their cap, `without_cap` had none, or none that is known.
+    `near_cap` containers used at least 95 % of their cap.
     """
 
     seconds: int
@@ -34,7 +34,6 @@ class Coverage(Record):
     gaps: int
     missing: float | None
     near_cap: int
-    without_cap: int
 
     @property
     def gap_part(self) -> float:
@@ -67,7 +66,7 @@ def peak(use: ContainerUse, window: tuple[int, int], gap_seconds: int) -> int | 
 
 def coverage(history: History, pool: str, window: tuple[int, int]) -> Coverage:
     """Return what is known of a pool in the window."""
-    measured = gaps = near = without = 0
+    measured = gaps = near = 0
     namespaces, number = set(), 0
     for use in uses(history, pool):
         most = peak(use, window, history.gap_seconds)
@@ -76,7 +75,6 @@ def coverage(history: History, pool: str, window: tuple[int, int]) -> Coverage:
         number += 1
         namespaces.add(use.namespace)
         near += is_near_cap(use, most)
-        without += use.cap_bytes is None
         known, unknown = _known(use, window, history)
         measured += known
         gaps += unknown
@@ -88,7 +86,6 @@ def coverage(history: History, pool: str, window: tuple[int, int]) -> Coverage:
         gaps=gaps,
         missing=history.missing.get(pool),
         near_cap=near,
-        without_cap=without,
     )
 
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 
+from gpushare.core.errors import HintedError
 from gpushare.core.record import NOTHING, Record
 
 
-class HistoryError(Exception):
-    """Nothing of a source can be used. A message of one line, and a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class HistoryError(HintedError):
+    """Nothing of a source can be used."""
 
 
 class ContainerUse(Record):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from gpushare.core.errors import HintedError
 from gpushare.core.wording import join_first
 from gpushare.reading import overlay, source
 from gpushare.reading.scalars import resolve
@@ -25,12 +26,8 @@ _REST_OF_ENTRY = re.compile(r"[ \t]*,?(?:[ \t]*(?:#[^\r\n]*)?(\r\n|\r|\n))?")
 _BREAK = re.compile(r"\r\n|\r|\n|\Z")
 
 
-class UnpatchableError(Exception):
-    """The text cannot be changed without changing something else. A message of one line, and what to write by hand."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
+class UnpatchableError(HintedError):
+    """The text cannot be changed without changing something else; the hint is what to write by hand."""
 
 
 def patched(data: bytes, file: str, changes: Mapping[str, Document], overlays: Sequence[tuple[bytes, str]] = ()) -> bytes:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import modes
-from gpushare.backends.requests import QUOTA, limited
+from gpushare.backends.requests import ExtendedResources
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import DeviceProfile
 from gpushare.intent.types import MigStrategy, Pool
 from gpushare.vendors.amd import AMD
 
 
-class AmdDevicePlugin:
+class AmdDevicePlugin(ExtendedResources):
     """The back end of one pool of AMD's GPUs."""
 
     needs_runtime_class = False
@@ -38,23 +38,3 @@ class AmdDevicePlugin:
     def labels(self, key: str) -> dict[str, list[str]]:  # noqa: ARG002 - a DeviceConfig selects nodes by their pool
         """Return no label: the plugin follows none."""
         return {}
-
-    def quota_key(self, resource: str) -> str:
-        """Return what a ResourceQuota calls the resource."""
-        return f"{QUOTA}{resource}"
-
-    def quota_keys(self, resource: str) -> tuple[str, ...]:
-        """Return every key that limits it."""
-        return (self.quota_key(resource),)
-
-    def extended_name(self, resource: str) -> str:
-        """Return the name of the resource in `limits`, of which there is one."""
-        return resource
-
-    def limits(self, resource: str) -> tuple[str, ...]:
-        """Return the names of the resource in `limits`."""
-        return (resource,)
-
-    def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
-        """Return the part of a pod's spec with the container, which gets one device of the resource."""
-        return limited(container, resource)

@@ -10,16 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare import modes
-from gpushare.backends.requests import QUOTA, limited
+from gpushare.backends.requests import ExtendedResources
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import DeviceProfile
 from gpushare.intent.types import MigStrategy, Pool, SharePlacement
+from gpushare.nodes.own_labels import PROFILE_LABEL
 from gpushare.vendors.nvidia import NVIDIA
 
 SHARED_SUFFIX = ".shared"
-
-PROFILE_LABEL = "gpushare.dev/profile"
-"""What the node runtime sets beside the plugin's own label."""
 
 MPS_ROOT = "/run/nvidia/mps"
 """Where both upstream charts keep the MPS pipes. Their MPS_ROOT overrides this; a plugin without it needs this value."""
@@ -27,7 +25,7 @@ MPS_ROOT = "/run/nvidia/mps"
 _POLICY = {SharePlacement.SPREAD: "distributed", SharePlacement.PACK: "packed"}
 
 
-class DevicePlugin:
+class DevicePlugin(ExtendedResources):
     """The back end of one pool."""
 
     needs_runtime_class = True
@@ -66,26 +64,6 @@ class DevicePlugin:
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
         return {PROFILE_LABEL: [key], str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
-
-    def quota_key(self, resource: str) -> str:
-        """Return what a ResourceQuota calls the resource."""
-        return f"{QUOTA}{resource}"
-
-    def quota_keys(self, resource: str) -> tuple[str, ...]:
-        """Return every key that limits it."""
-        return (self.quota_key(resource),)
-
-    def extended_name(self, resource: str) -> str:
-        """Return the name of the resource in `limits`, of which there is one."""
-        return resource
-
-    def limits(self, resource: str) -> tuple[str, ...]:
-        """Return the names of the resource in `limits`."""
-        return (resource,)
-
-    def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
-        """Return the part of a pod's spec with the container, which gets one share of the resource."""
-        return limited(container, resource)
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:

@@ -14,16 +14,14 @@ from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.intent.types import Pool, Requests
 from gpushare.modes import of
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.nvidia import NVIDIA
 
-DRIVER = f"gpu.{NVIDIA.domain}"
+DRIVER = NVIDIA.dra_driver
 """The name of the driver in slices and claims, and the domain of its attributes."""
 
 CONFIG_API = f"resource.{NVIDIA.domain}/v1beta1"
 """The version of the driver's configs in classes and claims."""
-
-BACKEND_LABEL = "gpushare.dev/backend"
-"""Which back end may run on a node: the node runtime's."""
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every class in `limits`."""

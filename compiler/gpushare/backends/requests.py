@@ -17,3 +17,27 @@ def limited(container: Mapping[str, Any], resource: str) -> dict[str, Any]:
 def quota_resource(key: str) -> str:
     """Return the resource or the DeviceClass that a ResourceQuota calls so."""
     return key.removesuffix(QUOTA_OF_CLASS) if key.endswith(QUOTA_OF_CLASS) else key.removeprefix(QUOTA)
+
+
+class ExtendedResources:
+    """The part of a back end whose devices pods request as extended resources."""
+
+    def quota_key(self, resource: str) -> str:
+        """Return what a ResourceQuota calls the resource."""
+        return f"{QUOTA}{resource}"
+
+    def quota_keys(self, resource: str) -> tuple[str, ...]:
+        """Return every key that limits it."""
+        return (self.quota_key(resource),)
+
+    def extended_name(self, resource: str) -> str:
+        """Return the name of the resource in `limits`, of which there is one."""
+        return resource
+
+    def limits(self, resource: str) -> tuple[str, ...]:
+        """Return the names of the resource in `limits`."""
+        return (resource,)
+
+    def requesting(self, container: Mapping[str, Any], resource: str) -> dict[str, Any]:
+        """Return the part of a pod's spec with the container, which gets one of the resource."""
+        return limited(container, resource)

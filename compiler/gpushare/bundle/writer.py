@@ -20,18 +20,14 @@ from gpushare.bundle import lock
 from gpushare.bundle.artifact import Artifact, hexdigest, is_bundle_path
 from gpushare.bundle.lock import Lock
 from gpushare.core.diagnostics import Finding
+from gpushare.core.errors import HintedError
 from gpushare.core.record import Record, replace
 
 _TEMPORARY = re.compile(r"\.gpushare-[0-9a-f]{16}-[0-9]+")
 
 
-class OutputError(Exception):
-    """The bundle could not be written. `message` is the reason, `hint` what to do about it."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+class OutputError(HintedError):
+    """The bundle could not be written."""
 
 
 class ChangeKind(StrEnum):

@@ -84,10 +84,8 @@ class UpstreamChart(Record):
     """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
 
     `tolerations` are the default lists, by path, that a value of ours would replace. Another chart reads what is below
-    `subcharts`.
-    `reserved_volumes` are names that the ConfigMap of device-plugin configs must not have. `uncharted`: releases
-    that are known and whose charts were not read, with what is known of them. `described`: the release whose values these are;
-    empty: the newest's.
+    `subcharts`. `uncharted`: releases that are known and whose charts were not read, with what is known of them. `described`:
+    the release whose values these are; empty: the newest's.
     """
 
     name: str
@@ -96,7 +94,6 @@ class UpstreamChart(Record):
     images: tuple[Image, ...]
     tolerations: Mapping[str, tuple[Mapping[str, str], ...]]
     subcharts: tuple[str, ...]
-    reserved_volumes: tuple[str, ...]
     uncharted: Mapping[str, str] = NOTHING
     described: str = ""
 
@@ -168,15 +165,11 @@ class OpenMap(Record):
 
 
 class Dropped(Record):
-    """Helm would accept the path without any effect. `replacement` None: nothing replaced it.
-
-    Not `confirmed`: it is known that the path was removed, but not since when and why.
-    """
+    """Helm would accept the path without any effect. `replacement` None: nothing replaced it."""
 
     path: str
     replacement: str | None
     reason: str
-    confirmed: bool = True
 
 
 class Unknown(Record):
@@ -202,7 +195,6 @@ def chart(stack: str) -> UpstreamChart:
         images=(*_images(facts["images"], installed=True), *_images(facts["imagesOff"], installed=False)),
         tolerations={path: tuple(default) for path, default in facts["tolerations"].items()},
         subcharts=tuple(facts["subcharts"]),
-        reserved_volumes=tuple(facts["reservedVolumes"]),
         uncharted=facts.get("uncharted", {}),
     )
 
@@ -306,6 +298,6 @@ def _flatten(tree: schema.Schema, above: tuple[str, ...]) -> Iterator[ValueFact]
 def dropped(name: str) -> Mapping[str, Dropped]:
     """Return, by path, the values that Helm accepts and no template reads."""
     return {
-        path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"], confirmed=not row.get("unconfirmed"))
+        path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"])
         for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
     }

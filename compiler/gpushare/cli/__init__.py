@@ -11,7 +11,8 @@ from pathlib import PurePath
 
 from gpushare import __version__
 from gpushare.cli import streams
-from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode
+from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode, FindingsError
+from gpushare.core.errors import HintedError
 
 COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
@@ -36,7 +37,9 @@ def call() -> int:
         from gpushare.cli import commands  # noqa: PLC0415 - an interrupt during the import ends the run without a traceback, too
 
         return commands.run(program, sys.argv[1:] or ["--help"], COMPLETE_VARIABLE, os.environ.get(COMPLETE_VARIABLE))
-    except (CouldNotRunError, BrokenOutputError, OSError) as problem:
+    except FindingsError as found:
+        return found.code
+    except (HintedError, BrokenOutputError, OSError) as problem:
         return _environment_error(problem)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -44,7 +47,7 @@ def call() -> int:
         return _internal_error(problem)
 
 
-def _environment_error(problem: CouldNotRunError | BrokenOutputError | OSError) -> ExitCode:
+def _environment_error(problem: HintedError | BrokenOutputError | OSError) -> ExitCode:
     if isinstance(problem, OSError):
         if problem.filename is None:
             return _environment_error(streams.refused(problem))

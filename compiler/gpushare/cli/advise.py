@@ -76,9 +76,7 @@ def _risk(value: object) -> float:
     default="present",
     help="The weakest isolation allowed: as now, by hardware, or none. Default: present.",
 )
-@click.option(
-    "--min-history", type=_duration, default="12h", metavar="TIME", help="The least history needed. Default: 12h."
-)
+@click.option("--min-history", type=_duration, default="12h", metavar="TIME", help="The least history needed. Default: 12h.")
 @click.option(
     "--min-containers",
     type=options.number(_MAX_CONTAINERS),
@@ -87,7 +85,6 @@ def _risk(value: object) -> float:
     help="Advise from so many containers of a pool on. Default: 10.",
 )
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--write", "writes", is_flag=True, help="Patch INTENT; comments and everything else stay as they are.")
 @prometheus_options.connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
@@ -131,17 +128,13 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT, the use or the prices could not be read, INTENT could not be
          patched, or the node runtime is not installed
     """
-    from gpushare.cli import inputs, price_input, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
 
     if writes and "-" in (intent, *overlays):
         raise click.UsageError("--write needs the name of a file, not standard input")
     if usage == "-" and "-" in (intent, *overlays):
         raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=False)
-    if code is not ExitCode.DONE:
-        return code
+    read = inputs.valid(intent, overlays)
     inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
     priced = price_input.of_pools(read.plan, prices)
     advising = _advising()
@@ -186,14 +179,10 @@ def _advising() -> "ModuleType":
 
 def _from_file(name: str, window: int | None) -> "History":
     from gpushare.advice import csv_history  # noqa: PLC0415 - as above
-    from gpushare.advice.history import HistoryError  # noqa: PLC0415 - as above
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
-    try:
-        history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
-    except HistoryError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
+    history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
     return history if window is None else replace(history, start=max(history.start, history.end - window))
 
 

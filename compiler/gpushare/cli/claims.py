@@ -27,16 +27,12 @@ def command(intent: str, namespace: str, overlays: tuple[str, ...], pools: tuple
       1  INTENT has errors
       2  INTENT could not be read, or has no pool of DRA for NAMESPACE
     """
-    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
     from gpushare.render import dra  # noqa: PLC0415 - as above
 
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=False)
-    if code is not ExitCode.DONE:
-        return code
+    read = inputs.valid(intent, overlays)
     plan = inputs.only(read.plan, pools) if pools else read.plan
     found = list(dra.templates(plan, namespace))
     if not found:

@@ -93,21 +93,19 @@ def _seconds(text: str) -> int:
 
 @contextmanager
 def connected(cluster: ClusterConnection) -> Iterator["Server"]:
-    """Yield the cluster's API server. CouldNotRunError, with a way out, if it cannot be reached."""
+    """Yield the cluster's API server. HintedError, with a way out, if it cannot be reached."""
     from gpushare.live import connection  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.live.errors import NoClusterError, RequestError  # noqa: PLC0415 - as above
+    from gpushare.live.errors import RequestError  # noqa: PLC0415 - as above
 
     try:
         with connection.connected(cluster.access()) as server:
             yield server
-    except NoClusterError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
     except RequestError as problem:
         raise CouldNotRunError(f"the cluster refused: {problem}") from problem
 
 
 def read(cluster: ClusterConnection, scope: "Scope") -> "Snapshot":
-    """Return what the scope asks for. CouldNotRunError as `connected`."""
+    """Return what the scope asks for. HintedError as `connected`."""
     from gpushare.live import reader  # noqa: PLC0415 - as above
 
     with connected(cluster) as server:

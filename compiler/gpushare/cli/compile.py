@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpushare.cli import options
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.exits import ExitCode
 
 if TYPE_CHECKING:
     from gpushare.cli.inputs import LoadedIntent
@@ -97,14 +97,11 @@ def _bundle(read: "LoadedIntent", directory: Path, *, write: bool, quiet: bool) 
     from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
 
     say = streams.warn if quiet else streams.write
-    try:
-        if write:
-            with Progress(f"writing {pluralize(len(read.artifacts), 'file')}"):
-                changes = writer.write(read.artifacts, directory, read.previous_lock)
-            say(summary.written(read, changes, directory))
-            return ExitCode.DONE
-        changes = writer.changes(read.artifacts, directory)
-    except writer.OutputError as problem:
-        raise CouldNotRunError(problem.message, problem.hint) from problem
+    if write:
+        with Progress(f"writing {pluralize(len(read.artifacts), 'file')}"):
+            changes = writer.write(read.artifacts, directory, read.previous_lock)
+        say(summary.written(read, changes, directory))
+        return ExitCode.DONE
+    changes = writer.changes(read.artifacts, directory)
     say(summary.checked(changes, directory))
     return ExitCode.CHANGES if changes else ExitCode.DONE

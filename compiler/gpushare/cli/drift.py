@@ -51,9 +51,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
 
     side = inputs.load_side(bundle)
-    code = inputs.report_findings(side, strict=strict)
-    if code is not ExitCode.DONE or side.document is None:
-        return code
+    inputs.refuse_errors(side, strict=strict)
     chart = bundles.values(side.files)
     scope = Scope(
         release=cluster.release_namespace or _release(side, cluster),

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from gpushare.core.errors import HintedError
+
 
 class ExitCode(IntEnum):
     """Part of the public contract; the last two are what shells expect after an interrupt and after a closed pipe."""
@@ -21,12 +23,16 @@ EXIT_CODES = (
 )
 
 
-class CouldNotRunError(Exception):
-    """The environment or the call is at fault, not the intent: a message of one line, and a hint."""
+class CouldNotRunError(HintedError):
+    """The call is at fault, or what it names, and the command itself found it."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+
+class FindingsError(Exception):
+    """Findings that end the run, and are reported already; `code` is what they mean."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__()
+        self.code = code
 
 
 class BrokenOutputError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 from gpushare.bundle import lock, reader
 from gpushare.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.cli import inputs, report
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.exits import CouldNotRunError
 from gpushare.core.record import Record, replace
 from gpushare.mirror.copies import Omission
 from gpushare.reading import source
@@ -26,12 +26,9 @@ class Images(Record):
     omissions: tuple[Omission, ...] = ()
 
 
-def of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images | None:
-    """Return the images of an intent; None after its errors are reported."""
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    if report.verdict(read.findings, strict=strict) is not ExitCode.DONE:
-        return None
+def of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images:
+    """Return the images of an intent. Raises FindingsError for one with errors."""
+    read = inputs.valid(intent, overlays, strict=strict)
     return _of_files({artifact.path: artifact.text for artifact in read.artifacts}, intent)
 
 

@@ -8,7 +8,7 @@ import click
 
 from gpushare.catalog.upstream import OCI
 from gpushare.cli import options, streams
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.exits import ExitCode
 from gpushare.mirror import copy_formats
 
 if TYPE_CHECKING:
@@ -94,15 +94,17 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if is_bundle and overlays:
         raise click.UsageError("--overlay: a bundle is compiled already; name its intent")
     images = image_input.of_bundle(Path(intent)) if is_bundle else image_input.of_intent(intent, overlays, strict=strict)
-    if images is None:
-        return ExitCode.FINDINGS
     listed, lacking = copies.copies(images.pulled, to, systems, kernels, image_from)
     targets = [one.target for one in listed]
     # A registry is asked for a target, whatever its source.
     omissions = [*(one for one in lacking if not (verify and one.text in targets)), *images.omissions]
     charts = [copies.chart_copy(one, charts_to) for one in images.charts]
     targets += [one.reference for one in charts if one.reference]
-    missing = _missing(targets, plain_http=plain_http) if verify else None
+    missing: tuple[str, ...] | None = None
+    if verify:
+        from gpushare.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
+
+        missing = verification.missing(targets, plain_http=plain_http)
     _warn(omissions)
     if style == "json":
         _say_json(listed, charts, missing, omissions)
@@ -170,12 +172,3 @@ def _chart(chart: "ChartCopy", missing: tuple[str, ...] | None) -> dict[str, Any
 def _warn(omissions: "list[Omission]") -> None:
     for one in omissions:
         streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
-
-
-def _missing(targets: list[str], *, plain_http: bool) -> tuple[str, ...]:
-    from gpushare.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
-
-    try:
-        return verification.missing(targets, plain_http=plain_http)
-    except verification.VerificationError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem

@@ -10,7 +10,7 @@ from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.cli import report, streams
-from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
@@ -34,7 +34,7 @@ class LoadedIntent(Record):
     findings: tuple[Finding, ...] = ()
     accepted: tuple[Accepted, ...] = ()
     compilation: Compilation | None = None
-    document: Mapping[str, Any] | None = None
+    document: Mapping[str, Any] = NOTHING
     files: Mapping[str, str] = NOTHING
     texts: Mapping[str, Source] = NOTHING
 
@@ -87,11 +87,11 @@ def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overl
 def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlays: tuple[str, ...] = ()) -> LoadedIntent:
     """Return the intent compiled with the lock of the bundle in `directory`, or with `otherwise` if there is none yet.
 
-    Raises CouldNotRunError if the intent, an overlay or the lock cannot be read at all.
+    Raises HintedError if the intent, an overlay or the lock cannot be read at all.
     """
     over = read_overlays(intent, overlays)
     data, file = streams.read(intent, source.MAX_BYTES)
-    previous_lock = _remembered(directory)
+    previous_lock = writer.read_lock(directory)
     if isinstance(previous_lock, Finding):
         return _broken(previous_lock)
     previous_lock = otherwise if previous_lock == lock.EMPTY else previous_lock
@@ -107,6 +107,13 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlay
     )
 
 
+def valid(intent: str, overlays: tuple[str, ...], *, strict: bool = False) -> LoadedIntent:
+    """Return the intent compiled with the lock of the bundle beside it. Raises FindingsError for one with errors."""
+    read = compiled(intent, bundle_of(intent), overlays=overlays)
+    refuse_errors(read, strict=strict)
+    return read
+
+
 def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     """Return an intent without errors with what is wrong with its bundle in the place of the one in `directory`."""
     intent = read.compilation.intent if read.compilation is not None and read.compilation.plan is not None else None
@@ -117,13 +124,6 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
 
     found = renamed.findings(intent, read_files(directory, [tool.root for tool in gitops.TOOLS.values()]))
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
-
-
-def _remembered(directory: Path) -> Lock | Finding:
-    try:
-        return writer.read_lock(directory)
-    except writer.OutputError as problem:
-        raise CouldNotRunError(problem.message, problem.hint) from problem
 
 
 def _broken(finding: Finding) -> LoadedIntent:
@@ -147,15 +147,18 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
-def report_findings(side: LoadedIntent, *, strict: bool) -> ExitCode:
-    """Report the side's findings, each with its file, and return what they mean: a bundle that cannot be read is no intent."""
-    report.report(side.findings, side.texts or side.text.texts, report.chosen(None), as_product=False)
-    return ExitCode.COULD_NOT_RUN if side.texts else report.verdict(side.findings, strict=strict)
+def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
+    """Report the findings of each, with its file. Raises FindingsError for errors, as of a bundle that cannot be read."""
+    for one in read:
+        report.report(one.findings, one.texts or one.text.texts, report.chosen(None), as_product=False)
+    code = max(ExitCode.COULD_NOT_RUN if one.texts else report.verdict(one.findings, strict=strict) for one in read)
+    if code is not ExitCode.DONE:
+        raise FindingsError(code)
 
 
 def _bundle(directory: Path) -> LoadedIntent:
     """Return a bundle as its files are now, edited or not, without those that no longer exist; or what is wrong with them."""
-    previous_lock = _remembered(directory)
+    previous_lock = writer.read_lock(directory)
     if isinstance(previous_lock, Finding):
         broken = _broken(previous_lock)
         return replace(broken, texts={previous_lock.file: broken.text})

@@ -29,9 +29,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
     side = inputs.load_side(new, overlays=overlays)
-    code = inputs.report_findings(side, strict=strict)
-    if code is not ExitCode.DONE or side.document is None:
-        return code
+    inputs.refuse_errors(side, strict=strict)
     snapshot = read(cluster, Scope(release=cluster.release))
     if not snapshot.has_seen("nodes"):
         warn_unread(snapshot.unseen)

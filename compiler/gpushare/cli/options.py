@@ -44,15 +44,15 @@ def intent_argument() -> Decorator[Any]:
     return click.argument("intent", type=INTENT)
 
 
-def overlays() -> Decorator[Any]:
-    """--overlay, repeatable: files that are merged into INTENT."""
+def overlays(what: str = "INTENT") -> Decorator[Any]:
+    """--overlay, repeatable: files that are merged into the intent."""
     return click.option(
         "--overlay",
         "overlays",
         type=INTENT,
         multiple=True,
         metavar="FILE",
-        help="Merge FILE into INTENT (JSON merge patch); repeatable.",
+        help=f"Merge FILE into {what} (JSON merge patch); repeatable.",
     )
 
 
@@ -72,9 +72,11 @@ def findings_format() -> Decorator[Any]:
 
 
 def product_format(*styles: str) -> Decorator[Any]:
-    """--format of output that people and programs read: text or json, unless there are more."""
+    """--format of output that people and programs read: text or json, unless there are more. --html, if that is one of them."""
     choice = click.Choice(styles or ("text", "json"))
-    return click.option("--format", "style", type=choice, default="text", help="Default: text.")
+    form = click.option("--format", "style", type=choice, default="text", help="Default: text.")
+    page = click.option("--html", "style", flag_value="html", help="The same as --format html.")
+    return (lambda command: form(page(command))) if "html" in styles else form
 
 
 def strict() -> Decorator[Any]:

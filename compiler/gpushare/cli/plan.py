@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 @click.command(cls=options.Command, short_help="Show what changes from one intent to another.")
 @click.argument("sides", type=options.INTENT, nargs=-1, metavar="[OLD] NEW")
 @options.product_format("text", "json", "markdown", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
-@click.option(
-    "--overlay",
-    "overlays",
-    type=options.INTENT,
-    multiple=True,
-    metavar="FILE",
-    help="Merge FILE into NEW (JSON merge patch); repeatable.",
-)
+@options.overlays("NEW")
 @options.only_pools()
 @options.prices("Prices of a GPU-hour, by pool or card, in place of those of OLD and NEW.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
@@ -123,9 +115,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
-    code = max(inputs.report_findings(side, strict=strict) for side in (before, after))
-    if code is not ExitCode.DONE or before.document is None or after.document is None:
-        return code
+    inputs.refuse_errors(before, after, strict=strict)
     bundles = before.files, after.files
     documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
     if prices:

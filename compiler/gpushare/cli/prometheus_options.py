@@ -1,4 +1,4 @@
-"""The options of the commands that ask a Prometheus, and what they make: one server, and its errors as the command's."""
+"""The options of the commands that ask a Prometheus, and what they make: one server."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpushare.cli import options
-from gpushare.cli.exits import CouldNotRunError
 
 if TYPE_CHECKING:
     from gpushare.live.prometheus import Prometheus
@@ -42,17 +41,15 @@ def connection() -> options.Decorator[Any]:
 
 @contextmanager
 def asking(url: str, headers: tuple[str, ...], cacert: str, timeout: int) -> "Iterator[Prometheus]":
-    """Yield the server. What it does not answer is a CouldNotRunError; the progress shown meanwhile is cleared."""
+    """Yield the server. The progress shown meanwhile is cleared."""
     import os  # noqa: PLC0415 - `--help` needs none of it
 
     from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.live.prometheus import Prometheus, PrometheusError  # noqa: PLC0415 - as above
+    from gpushare.live.prometheus import Prometheus  # noqa: PLC0415 - as above
 
     token = os.environ.get("PROMETHEUS_TOKEN", "")
     try:
         yield Prometheus(url, _headers(headers), token=token, ca_file=cacert, timeout_seconds=timeout)
-    except PrometheusError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
     finally:
         streams.progress("")
 

@@ -14,7 +14,6 @@ from gpushare.cli.exits import ExitCode
 @options.only_pools()
 @options.prices()
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @options.strict()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str, overlays: tuple[str, ...], pools: tuple[str, ...], prices: str | None, style: str, strict: bool
@@ -39,14 +38,10 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  INTENT has errors
       2  INTENT or FILE could not be read, or INTENT has no such pool
     """
-    from gpushare.cli import inputs, price_input, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.views import terminal  # noqa: PLC0415 - `--help` needs none of it
 
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=strict)
-    if code is not ExitCode.DONE:
-        return code
+    read = inputs.valid(intent, overlays, strict=strict)
     priced = price_input.of_pools(read.plan, prices)
     plan = inputs.only(read.plan, pools) if pools else read.plan
     if style == "json":

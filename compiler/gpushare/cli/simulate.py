@@ -42,7 +42,6 @@ _SCORINGS = ("least-allocated", "most-allocated")
     help="Which node the scheduler takes. Default: least-allocated, as Kubernetes.",
 )
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -85,7 +84,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  pods of the workload never ran on INTENT, or an intent has errors
       2  a file could not be read, or no row of FILE can be used
     """
-    from gpushare.cli import inputs, report, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.core.record import replace  # noqa: PLC0415 - as above
 
     if isolation != "none" and not searches:
@@ -94,10 +93,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     pods = workload_input.read(workload)
     read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
     read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
-    for one in read:
-        report.report(one.findings, one.text.texts, report.chosen(None), as_product=False)
-    if any(report.verdict(one.findings, strict=False) is not ExitCode.DONE for one in read):
-        return ExitCode.FINDINGS
+    inputs.refuse_errors(*read)
     _refuse_on_demand(read)
     priced = _prices(read, prices)
     found = _simulate(pods, read, priced, scoring)

@@ -10,6 +10,7 @@ import click
 from gpushare.cli import options
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core.errors import HintedError
 from gpushare.core.printable import visible
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.command(cls=options.Command, short_help="Show what the pools of a running cluster offer and use.")
 @click.argument("name", required=False, metavar="[POOL|NODE]")
 @options.product_format("text", "json", "html")
-@click.option("--html", "style", flag_value="html", help="The same as --format html.")
 @click.option(
     "-o", "--output", type=click.Choice(("wide",)), help="wide: every node, with the condition's message, and every pod."
 )
@@ -121,7 +121,7 @@ def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *,
 
     try:
         seen = _seen(cluster, scope, name)
-    except CouldNotRunError as problem:  # the server restarts, the network returns
+    except HintedError as problem:  # the server restarts, the network returns
         streams.write(f"{time.strftime('%H:%M:%S')} {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
         return
     _show(seen, is_wide=is_wide, with_kills=with_kills)

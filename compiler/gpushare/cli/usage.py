@@ -75,14 +75,10 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT or FILE could not be read, Prometheus did not answer all queries,
          or has no samples of the period
     """
-    from gpushare.cli import inputs, report, streams  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` needs none of it
 
     period = _period(month, begin, end)
-    read = inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)
-    report.report(read.findings, read.text.texts, report.chosen(None), as_product=False)
-    code = report.verdict(read.findings, strict=False)
-    if code is not ExitCode.DONE:
-        return code
+    read = inputs.valid(intent, overlays)
     from gpushare.cli import price_input  # noqa: PLC0415 - as above
     from gpushare.live import usage_report  # noqa: PLC0415 - as above
 

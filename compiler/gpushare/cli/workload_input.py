@@ -1,7 +1,6 @@
 """Reading a workload, for the commands that have --workload FILE."""
 
 from gpushare.cli import streams
-from gpushare.cli.exits import CouldNotRunError
 from gpushare.cli.progress import Progress
 from gpushare.core.printable import visible
 from gpushare.workload import loading
@@ -9,10 +8,7 @@ from gpushare.workload.requests import Workload
 
 
 def read(name: str) -> Workload:
-    """Return the workload of a file, or of stdin if the name is `-`. Raises CouldNotRunError."""
+    """Return the workload of a file, or of stdin if the name is `-`. Raises HintedError."""
     data, file = streams.read(name, loading.MAX_BYTES, loading.FORMS)
-    try:
-        with Progress(f"reading {visible(file)}"):
-            return loading.load(data, file)
-    except loading.WorkloadError as problem:
-        raise CouldNotRunError(str(problem), problem.hint) from problem
+    with Progress(f"reading {visible(file)}"):
+        return loading.load(data, file)

@@ -15,6 +15,7 @@ from gpushare.compare.policy_effects import of_policy
 from gpushare.compare.stack_effects import of_namespace, of_upstream
 from gpushare.compare.value_effects import of_values
 from gpushare.core.record import NOTHING
+from gpushare.nodes.own_labels import POOL_LABEL
 
 
 def effects(
@@ -54,6 +55,6 @@ def effects(
 
 def _gone(pool: str, successor: str | None, old: Files, new: Files, denies: bool) -> Iterator[Effect]:
     """Yield the effects of a removed pool: on pods that name it, and those of its nodes' new policy."""
-    yield Effect(kind=EffectKind.UNPLACED, pool=pool, subject="gpushare.dev/pool", before=pool, after=successor)
+    yield Effect(kind=EffectKind.UNPLACED, pool=pool, subject=POOL_LABEL, before=pool, after=successor)
     if successor is not None:
         yield from of_policy(successor, policy(old, pool), policy(new, successor), denies)

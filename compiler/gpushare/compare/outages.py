@@ -9,9 +9,8 @@ from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import Backend, OnBusy, Requests
 from gpushare.intent.windows import Window, locate
-from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.vendors import VENDORS
-from gpushare.vendors.amd import AMD, MANAGER_TAINT
 
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""
@@ -62,12 +61,14 @@ def outage(
 def tainted(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Effect | None:
     """Return that nodes of the pool get the taint for AMD's config manager, which new nodes get before their first pod."""
     new = cluster.after.get(change.name)
+    if new is None:
+        return None
     ways = [(old, one) for old, one in _ways(change, cluster, moves) if one is new]
-    if change.change is Change.NEW and change.name not in cluster.successors.values() and new is not None:
+    if change.change is Change.NEW and change.name not in cluster.successors.values():
         ways.append((None, new))
     if not any(_divides(old, one) for old, one in ways):
         return None
-    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=MANAGER_TAINT)
+    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=new.vendor.layout_taint)
 
 
 def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float | None) -> Effect | None:
@@ -127,7 +128,7 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
     """Return the seconds for one node; 0 if only the pool's name changes."""
     if _divides(old, new):
         return _MANAGER_SECONDS
-    if new.vendor is AMD and (old is None or old.layouts != new.layouts):
+    if not new.vendor.is_made_whole and (old is None or old.layouts != new.layouts):
         return 0  # a person divides the GPUs
     if old is None:
         return _MODE_SECONDS

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpushare import vendors
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Card, PartitionMode
 from gpushare.core.diagnostics import Path
@@ -128,7 +129,7 @@ def _label(node: ImportedNode, keys: Sequence[str]) -> str:
 def _card(node: ImportedNode, notes: Notes) -> Card | None:
     device = _label(node, _ID).lower().removeprefix("0x")
     product = _label(node, _PRODUCT)
-    every = [card for card in map(cards.load, cards.ids()) if card.vendor == "amd"]
+    every = [card for card in map(cards.load, cards.ids()) if vendors.of(card) is AMD]
     found = [card for card in every if f"0x{device.upper()}1002" in card.pci_device_ids]
     if len(found) != 1:
         words = set(product.replace("_", " ").upper().split())

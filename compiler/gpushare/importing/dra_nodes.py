@@ -7,7 +7,7 @@ its own. The chart's own classes select GPUs of every card, so that claims hold 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, REQUEST
+from gpushare.backends.dra import DRIVER, REQUEST
 from gpushare.catalog.cards import Card
 from gpushare.core.record import Record, replace
 from gpushare.core.wording import join_first, shorten
@@ -20,6 +20,7 @@ from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.intent.types import Backend, DraShares
+from gpushare.nodes.own_labels import BACKEND_LABEL
 
 _NOWHERE = Part(None, FromProgram(name=""))
 _OF_CHART = (

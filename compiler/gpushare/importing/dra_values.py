@@ -6,7 +6,6 @@ Facts: chart dra-driver-nvidia-gpu 0.5.0. `consumableShares` counts only with th
 import re
 from collections.abc import Mapping
 
-from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import upstream
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing import chart_values
@@ -15,6 +14,7 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Settings
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import DraShares, DraVia
+from gpushare.nodes.own_labels import BACKEND_LABEL
 
 _KEYS = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
 _GATE = "ConsumableShares"

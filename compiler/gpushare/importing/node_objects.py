@@ -8,13 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.core.record import Record
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
 from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import CLOUDS
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import MANAGER_TAINT
 
 _GPU_KEYS = (

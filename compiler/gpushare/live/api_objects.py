@@ -26,6 +26,7 @@ from gpushare.live.snapshot import (
     LiveQuota,
     Pod,
 )
+from gpushare.nodes.own_labels import POOL_LABEL
 
 Json = Mapping[str, Any]
 
@@ -228,7 +229,7 @@ def daemonset(item: Json) -> DaemonSet:
     containers = [*as_maps(spec, "containers")]
     return DaemonSet(
         name=clean(metadata.get("name")),
-        pool=clean(as_map(metadata, "labels").get("gpushare.dev/pool")),
+        pool=clean(as_map(metadata, "labels").get(POOL_LABEL)),
         policy=clean(marks.get("gpushare.dev/policy")),
         terms=tuple(map(_term, as_maps(required, "nodeSelectorTerms"))) if required else None,
         node_selector={clean(key): clean(value) for key, value in as_map(spec, "nodeSelector").items()},

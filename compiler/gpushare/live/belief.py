@@ -11,12 +11,10 @@ from gpushare.live.live_pools import LivePool
 from gpushare.live.observing import is_observed
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
+from gpushare.nodes.own_labels import AWAY, AWAY_LABEL
 
 NOT_RUNNING = "RuntimeNotRunning"
 """The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
-
-AWAY_LABEL, AWAY = "gpushare.dev/runtime", "away"
-"""The label by which an administrator takes the runtime off a node: docs/troubleshooting.md."""
 
 _WRONG_RESOURCES = "WrongResources"
 WRONG_SLICES, WAITING_FOR_SLICES, _BACK_END_RUNNING = "WrongSlices", "WaitingForSlices", "BackEndRunning"

@@ -137,7 +137,6 @@ class Claim(Record):
     uid: str = ""
     requests: tuple[tuple[Request, ...], ...] = ()
     grants: tuple[Grant, ...] | None = None
-    foreign_grants: int = 0
     pods: tuple[tuple[str, str], ...] = ()
     owner: tuple[str, str] | None = None
     is_going: bool = False

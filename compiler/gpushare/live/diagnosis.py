@@ -11,6 +11,7 @@ from gpushare.live.cause import Cause
 from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
+from gpushare.nodes.own_labels import AWAY_LABEL
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
@@ -46,7 +47,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
 
 
 def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot, offer: NodeOffer | None) -> Iterator[Cause]:
-    pool = live.pools.get(live.of_node.get(node.name, ""))
+    pool = live.of(node)
     if not node.is_up:
         yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
     if node.is_cordoned:
@@ -95,7 +96,7 @@ def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
 def _of_reason(reason: str, message: str) -> Cause:
     if reason == belief.NOT_RUNNING:
         remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
-        remedy += f"{belief.AWAY_LABEL}, or is not selected."
+        remedy += f"{AWAY_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = reasons().get(reason)
     detail = f": {message.removesuffix('.')}." if message else "."

@@ -26,7 +26,7 @@ from gpushare.live.devices import (
     Selection,
     Slice,
 )
-from gpushare.live.snapshot import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 
 _UNIT = 10**9
 _MOST = 10**18
@@ -153,7 +153,6 @@ def claim(item: Json) -> Claim:
         uid=clean(metadata.get("uid")),
         requests=tuple(tuple(_alternatives(one)) for one in as_maps(as_map(spec, "devices"), "requests")),
         grants=tuple(map(_grant, (one for one in results if one.get("driver") == DRIVER))) if allocation else None,
-        foreign_grants=sum(one.get("driver") != DRIVER for one in results),
         pods=tuple(
             (clean(one.get("name")), clean(one.get("uid")))
             for one in as_maps(status, "reservedFor")

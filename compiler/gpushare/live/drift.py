@@ -11,7 +11,6 @@ from typing import Any
 
 from gpushare import backends
 from gpushare.backends import vgpu
-from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
@@ -30,13 +29,12 @@ from gpushare.live.snapshot import (
     LAYOUT_LABELS,
     MANAGER_PROFILES,
     PLUGIN_LABELS,
-    POOL_LABEL,
-    PROFILE_LABEL,
     PROFILES,
     Condition,
     LiveNode,
     Snapshot,
 )
+from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 
 _PROFILES = "chart/files/profiles/"
 _AMD = "chart/files/amd/"

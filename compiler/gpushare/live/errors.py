@@ -1,12 +1,10 @@
 """What can go wrong between us and an API server, as two exceptions: no cluster at all, and one request that failed."""
 
+from gpushare.core.errors import HintedError
 
-class NoClusterError(Exception):
-    """No request can succeed: no kubeconfig, no connection, no valid credentials. A message of one line, and a hint."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class NoClusterError(HintedError):
+    """No request can succeed: no kubeconfig, no connection, no valid credentials."""
 
 
 class RequestError(Exception):

@@ -15,7 +15,8 @@ from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
 from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
-from gpushare.live.snapshot import POOL_LABEL, DaemonSet, LiveNode, Snapshot
+from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.reading import source
 
 
@@ -71,6 +72,10 @@ class LivePools(Record):
 
     pools: Mapping[str, LivePool]
     of_node: Mapping[str, str]
+
+    def of(self, node: LiveNode) -> LivePool | None:
+        """Return the pool of a node."""
+        return self.pools.get(self.of_node.get(node.name, ""))
 
     def nodes(self, pool: str, nodes: Iterable[LiveNode]) -> list[LiveNode]:
         """Return the nodes of one pool, by name."""

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpushare import vendors
-from gpushare.live.snapshot import POOL_LABEL, LiveNode
+from gpushare.live.snapshot import LiveNode
+from gpushare.nodes.own_labels import AWAY_LABEL, POOL_LABEL
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), "gpushare.dev/runtime")
+_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), AWAY_LABEL)
 _TESTS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
     "In": lambda value, listed: value in listed,
     "NotIn": lambda value, listed: value not in listed,

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode, urlsplit
 
+from gpushare.core.errors import HintedError
 from gpushare.core.record import Record
 from gpushare.live.api_objects import clean
 
@@ -19,12 +20,8 @@ _BASE = "name the address that serves /api/v1/query, such as http://prometheus.e
 _CREDENTIALS = "PROMETHEUS_TOKEN is sent as a bearer token; user and password belong in the URL: https://USER:PASSWORD@HOST"
 
 
-class PrometheusError(Exception):
-    """There is no usable answer. A message of one line, and a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class PrometheusError(HintedError):
+    """There is no usable answer."""
 
 
 class Series(Record):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import quote as quoted
 
-from gpushare.backends.dra import BACKEND_LABEL, DRIVER, OUR_CLASSES, is_of_gpus
+from gpushare.backends.dra import DRIVER, OUR_CLASSES, is_of_gpus
 from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
 from gpushare.core.record import Record
 from gpushare.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
@@ -27,6 +27,7 @@ from gpushare.live.snapshot import (
     RuntimeMetrics,
     Snapshot,
 )
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import AMD
 
 _OURS = "app.kubernetes.io/name=gpushare"

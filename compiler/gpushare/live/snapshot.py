@@ -10,8 +10,6 @@ from gpushare import vendors
 from gpushare.core.record import NOTHING, Record
 from gpushare.live.devices import Dra, PodClaim
 
-POOL_LABEL = "gpushare.dev/pool"
-PROFILE_LABEL = "gpushare.dev/profile"
 PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
 LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if vendor.plugin_label is None)
 """What the node runtime sets where the vendor's plugin follows no label."""

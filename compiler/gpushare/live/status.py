@@ -11,7 +11,7 @@ from gpushare.live import allocation, belief, devices, holders, live_pools, obse
 from gpushare.live.allocation import Allocations, key
 from gpushare.live.devices import Claim, Dra
 from gpushare.live.holders import Holder
-from gpushare.live.live_pools import ClassPlan, LivePool, LivePools
+from gpushare.live.live_pools import ClassPlan, LivePool
 from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.slices import Listed, NodeOffer
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
@@ -143,27 +143,20 @@ def assess(snapshot: Snapshot) -> Status:
     """Return the status of everything in the snapshot."""
     live = live_pools.find(snapshot)
     snapshot = allocation.with_claims(snapshot, live)
-    offers = slices.offers(snapshot, live)
+    offers = slices.offers(snapshot, live) or {}
     given = allocation.seen(snapshot)
     pods = holders.by_node(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
-    concerned = (node for node in snapshot.nodes if _concerns(node, live))
-    nodes = [
-        _of_driver(
-            _node(node, live, _believed(node, live, snapshot, offers), pods, metrics.get(node.name), has_others=others),
-            live.pools.get(live.of_node.get(node.name, "")),
-            offers.get(node.name) if offers else None,
-            given,
-            has_others=others,
-        )
-        for node in concerned
-    ]
     by_pool: dict[str, list[NodeStatus]] = {}
-    for node in sorted(nodes, key=lambda node: node.name):
-        by_pool.setdefault(node.pool, []).append(node)
+    for node in sorted(snapshot.nodes, key=lambda node: node.name):
+        pool, offer = live.of(node), offers.get(node.name)
+        if pool or node.capacity or node.allocatable or node.condition:
+            condition = belief.condition(node, pool, snapshot, offer)
+            own = _node(node, pool, condition, pods, metrics.get(node.name), has_others=others)
+            by_pool.setdefault(own.pool, []).append(_of_driver(own, pool, offer, given, has_others=others))
     return Status(
-        pools=tuple(_pool(pool, by_pool.get(name, ())) for name, pool in live.pools.items()),
+        pools=tuple(_pool(one, by_pool.get(name, ())) for name, one in live.pools.items()),
         others=tuple(by_pool.get("", ())),
         kills=tuple(sorted(snapshot.events, key=lambda event: (event.time, event.namespace, event.name), reverse=True)),
         pending=tuple(pod for pod in snapshot.pods if not pod.node and pod.phase == "Pending"),
@@ -223,22 +216,12 @@ def _reduced(pool: PoolStatus, node: str) -> PoolStatus:
     return replace(pool, nodes=kept, shares=_sums(kept))
 
 
-def _concerns(node: LiveNode, live: LivePools) -> bool:
-    return bool(live.of_node.get(node.name) or node.capacity or node.allocatable or node.condition)
-
-
 def _used(held: Iterable[Holder]) -> Counter[str]:
     """Return how many of each resource the pods hold."""
     used: Counter[str] = Counter()
     for one in held:
         used.update(dict(one.shares))
     return used
-
-
-def _believed(node: LiveNode, live: LivePools, snapshot: Snapshot, offers: Mapping[str, NodeOffer] | None) -> Condition:
-    return belief.condition(
-        node, live.pools.get(live.of_node.get(node.name, "")), snapshot, offers.get(node.name) if offers else None
-    )
 
 
 def _of_driver(
@@ -291,17 +274,15 @@ def _class_usage(  # noqa: PLR0913 - what a row depends on
 
 def _node(  # noqa: PLR0913 - the parts of one row
     node: LiveNode,
-    live: LivePools,
+    pool: LivePool | None,
     condition: Condition,
     pods: Mapping[str, Sequence[Pod]] | None,
     metrics: RuntimeMetrics | None,
     *,
     has_others: bool,
 ) -> NodeStatus:
-    pool = live.of_node.get(node.name, "")
-    known = live.pools[pool].side if pool else None
-    wanted = None if known is None else known.resources
-    caps = live.pools[pool].caps if pool else NOTHING
+    wanted = None if pool is None or pool.side is None else pool.side.resources
+    caps = pool.caps if pool else NOTHING
     found = None if pods is None else holders.of_node(pods.get(node.name, ()), metrics, caps)
     held = None if found is None else _used(found)
     is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
@@ -322,7 +303,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
     )
     return NodeStatus(
         name=node.name,
-        pool=pool,
+        pool=pool.name if pool else "",
         is_up=node.is_up,
         is_cordoned=node.is_cordoned,
         condition=condition,

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from gpushare.core.errors import HintedError
+
 SECONDS = 60.0
 """How long one question may take."""
 AT_ONCE = 8
@@ -16,12 +18,8 @@ _MISSING = re.compile(r"(?i)manifest.unknown|name.unknown|(?:artifact|repository
 """What the last line says if the registry has no such image: the OCI specification's codes, Harbor's words, or the status."""
 
 
-class VerificationError(Exception):
-    """Nothing says whether an image is there: a message of one line, and a hint."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
+class VerificationError(HintedError):
+    """Nothing says whether an image is there."""
 
 
 def missing(references: Sequence[str], *, plain_http: bool) -> tuple[str, ...]:

@@ -13,10 +13,7 @@ from typing import Any
 from gpushare.intent.types import NodeSelector, Pool
 from gpushare.nodes import labels
 from gpushare.nodes.labels import LabelSet, Region
-
-POOL_LABEL = "gpushare.dev/pool"
-VENDOR_LABEL = "gpushare.dev/vendor"
-"""The node label that the node runtime maintains: the pool that the node belongs to, or belonged to until it is released."""
+from gpushare.nodes.own_labels import POOL_LABEL
 
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. The scheduler checks every term on every node."""
@@ -34,19 +31,6 @@ def region(selector: NodeSelector) -> Region | None:
     return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
 
 
-def satisfiable(selector: NodeSelector) -> bool:
-    """Whether a node can exist that satisfies the selector."""
-    return region(selector) is not None
-
-
-def overlap(one: NodeSelector, other: NodeSelector) -> bool:
-    """Whether one node can satisfy both selectors. A node that one names never belongs to the other by labels alone."""
-    if bool(one.names) != bool(other.names) or (one.names and not set(one.names) & set(other.names)):
-        return False
-    first, second = region(one), region(other)
-    return first is not None and second is not None and labels.meets(first, second)
-
-
 def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
     """Yield every pair of pools of equal priority that can have the same node: (earlier, later), in the order of the later."""
     seen: dict[tuple[int, bool], _Seen] = {}
@@ -57,11 +41,6 @@ def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
         peers = seen.setdefault((pool.priority, bool(pool.nodes.names)), _Seen())
         yield from ((earlier, pool) for earlier in peers.overlapping(pool, own))
         peers.add(pool, own)
-
-
-def terms(pool: Pool, pools: Sequence[Pool]) -> tuple[Mapping[str, Any], ...]:
-    """Return the nodeSelectorTerms of one pool's DaemonSet. For all pools of an intent, one `NodeAssignment` is much faster."""
-    return NodeAssignment(pools).terms(pool)
 
 
 class _Seen:

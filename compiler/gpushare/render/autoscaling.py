@@ -12,7 +12,8 @@ from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.types import Autoscaler, Backend
 from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
-from gpushare.nodes.selectors import POOL_LABEL, region
+from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare.nodes.selectors import region
 from gpushare.resolved.plan import Plan, PoolPlan
 
 _INTRODUCTION = """# Autoscaling

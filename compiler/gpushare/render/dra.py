@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare import backends, modes
-from gpushare.backends.dra import BACKEND_LABEL, CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
 from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import DraShares, Stack
-from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import claims

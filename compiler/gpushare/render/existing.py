@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.core import emit
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving

@@ -9,7 +9,7 @@ from gpushare import backends, modes
 from gpushare.core import prices
 from gpushare.core.units import MIB
 from gpushare.intent.types import Backend, Pool, Stack
-from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.resolved import offer_entry, rollout_entry, vm_pool
 from gpushare.resolved.plan import Plan, PoolPlan, VmPool
 from gpushare.sharing import caps

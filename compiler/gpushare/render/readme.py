@@ -11,7 +11,7 @@ from gpushare.core import emit
 from gpushare.core.wording import join_words
 from gpushare.intent import gitops
 from gpushare.intent.types import Action, Backend, Partitioner, Requests, Stack
-from gpushare.nodes.selectors import POOL_LABEL
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import claims
 from gpushare.sharing.claims import Shape

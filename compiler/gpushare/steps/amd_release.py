@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Stack
-from gpushare.nodes.selectors import VENDOR_LABEL
+from gpushare.nodes.own_labels import VENDOR_LABEL
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.amd import MANAGER_TAINT
 

@@ -5,10 +5,10 @@ A tool that syncs the bundle keeps the chart when the bundle has it no more: nod
 
 from collections.abc import Iterator
 
-from gpushare.backends.dra import BACKEND_LABEL
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.resolved.plan import Plan
 
 _NAME = upstream.FILES[upstream.DRA]

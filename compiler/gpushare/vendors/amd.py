@@ -27,4 +27,5 @@ AMD = Vendor(
     has_shares=False,
     is_made_whole=False,
     change_seconds=3120,
+    layout_taint=MANAGER_TAINT,
 )

@@ -23,4 +23,5 @@ NVIDIA = Vendor(
     change_seconds=1800,
     workload_label="nvidia.com/gpu.workload.config",
     vgpu_label="nvidia.com/vgpu.config",
+    dra_driver="gpu.nvidia.com",
 )

@@ -17,6 +17,9 @@ class Vendor(Record):
 
     Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
 
+    By `layout_taint` its own partitioner evicts pods while it works; `dra_driver` is the name of its DRA driver. Both are
+    empty without one.
+
     `change_seconds` must be left of a rollout's window in addition to the drain's time: the node runtime's bound for a change.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
@@ -24,7 +27,8 @@ class Vendor(Record):
     `shown_by` those of a container.
 
     `has_shares`: the plugin offers a device to several containers, whose caps the node runtime enforces; elsewhere the driver
-    bounds a device. `is_made_whole`: a node that is released gets whole GPUs again; elsewhere they stay as they are.
+    bounds a device. `is_made_whole`: a node that is released gets whole GPUs again; elsewhere they stay as they are, and what
+    its own partitioner does not divide a person does.
     """
 
     name: str
@@ -47,6 +51,8 @@ class Vendor(Record):
     change_seconds: int
     workload_label: str = ""
     vgpu_label: str = ""
+    layout_taint: str = ""
+    dra_driver: str = ""
 
     @property
     def prefix(self) -> str:

@@ -14,6 +14,7 @@ from gpushare.resolved.plan import DevicePlan
 from gpushare.views import comparison_words as words
 from gpushare.views import folding, html_page
 from gpushare.views.comparison_verdict import headline, verdict
+from gpushare.views.html_page import section
 from gpushare.views.html_table import Table, table
 from gpushare.views.plan_view import known, ranges
 
@@ -103,21 +104,11 @@ def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) ->
 
 def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
     cluster = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool is None]
-    yield _list("cluster", "In the whole cluster", cluster, is_folded=False)
-    yield _list("files", "Files of the bundle", [line for one in comparison.files for line in words.format_file(one, _ARROW)])
-    yield _list("intent", "Settings of the intent", [words.format_setting(one, _ARROW) for one in comparison.intent])
-
-
-def _list(key: str, title: str, lines: Sequence[str], *, is_folded: bool = True) -> dict[str, Any]:
-    """Return a list, cut to so many lines."""
-    more = len(lines) - _MAX_LINES
-    return {
-        "id": key,
-        "title": title,
-        "lines": list(map(visible, lines[:_MAX_LINES])),
-        "folded": is_folded,
-        "more": f"and {more} more; --format json has them" if more > 0 else "",
-    }
+    yield section("cluster", "In the whole cluster", cluster, _MAX_LINES)
+    files = [line for one in comparison.files for line in words.format_file(one, _ARROW)]
+    yield section("files", "Files of the bundle", files, _MAX_LINES, is_folded=True)
+    settings = [words.format_setting(one, _ARROW) for one in comparison.intent]
+    yield section("intent", "Settings of the intent", settings, _MAX_LINES, is_folded=True)
 
 
 def _described(

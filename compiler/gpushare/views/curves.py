@@ -73,6 +73,6 @@ def _turns(at: int, top: int, bottom: int, last: int) -> list[int]:
     return [*turns, last] if turns or last != at else []
 
 
-def ticks(end: int, number: int = 4) -> Iterable[int]:
-    """Return so many moments, equally far apart, after 0."""
-    return [end * part // number for part in range(number + 1)]
+def ticks(end: int) -> Iterable[int]:
+    """Return 0 and four moments after it, equally far apart."""
+    return [end * part // 4 for part in range(5)]

@@ -53,6 +53,18 @@ def render(template: str, *, tables: Iterable[Table] = (), **values: Any) -> str
     )
 
 
+def section(key: str, title: str, lines: Sequence[str], most: int, *, is_folded: bool = False) -> dict[str, Any]:
+    """Return a section of lines, cut to so many."""
+    more = len(lines) - most
+    return {
+        "id": key,
+        "title": title,
+        "lines": list(map(visible, lines[:most])),
+        "folded": is_folded,
+        "more": f"and {more} more; --format json has them" if more > 0 else "",
+    }
+
+
 @cache
 def _environment() -> jinja2.Environment:
     """Return what compiles the templates, and keeps them."""

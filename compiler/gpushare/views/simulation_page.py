@@ -10,6 +10,7 @@ from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.simulation.outcome import Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.views import curves, html_page, simulation_view
+from gpushare.views.html_page import section
 from gpushare.views.html_table import Table, table
 from gpushare.views.simulation_view import duration
 
@@ -212,23 +213,13 @@ def _lists(found: Simulations) -> Iterable[dict[str, Any]]:
         for one in found.intents
         for reason, number in simulation_view.pending(one)
     ]
-    yield _list("never", "Pods that never ran", reasons)
+    yield section("never", "Pods that never ran", reasons, _MAX_LINES)
     bounds = [simulation_view.bounds_text(one.outcome.bounds) for one in found.intents if one.outcome.bounds]
-    yield _list("bounds", "What no layout can beat", list(dict.fromkeys(bounds)))
+    yield section("bounds", "What no layout can beat", list(dict.fromkeys(bounds)), _MAX_LINES)
     workload = found.workload
     left = list(simulation_view.left_out(workload.left_out))
     rows = len(workload.left_out) + len(workload.pods)
-    yield _list("left", f"Left out: {len(workload.left_out):,} of {rows:,} rows", left)
+    yield section("left", f"Left out: {len(workload.left_out):,} of {rows:,} rows", left, _MAX_LINES)
     unused = join_first(workload.unused, simulation_view.MAX_REASONS) if workload.unused else ""
     assumed = list(dict.fromkeys(line for one in found.intents for line in one.outcome.assumed))
-    yield _list("assumed", "Assumed", [*assumed, *([f"columns not used: {unused}"] if unused else [])])
-
-
-def _list(key: str, title: str, lines: Sequence[str]) -> dict[str, Any]:
-    more = len(lines) - _MAX_LINES
-    return {
-        "id": key,
-        "title": title,
-        "lines": list(map(visible, lines[:_MAX_LINES])),
-        "more": f"and {more} more; --format json has them" if more > 0 else "",
-    }
+    yield section("assumed", "Assumed", [*assumed, *([f"columns not used: {unused}"] if unused else [])], _MAX_LINES)

@@ -15,10 +15,10 @@ from gpushare.core.printable import visible
 from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label, is_label_key, parse_amount
 from gpushare.core.wording import join_words, pluralize, shorten
+from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
 
-POOL_LABEL = "gpushare.dev/pool"
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
 """Resources of vendors that no backend serves: gpu.intel.com/i915, habana.ai/gaudi."""
 _BILLION = 10**9

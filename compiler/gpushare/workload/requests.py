@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import accumulate
 from typing import TypeVar
 
+from gpushare.core.errors import HintedError
 from gpushare.core.record import Record
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -59,12 +60,8 @@ class Workload(Record):
     unused: tuple[str, ...] = ()
 
 
-class WorkloadError(Exception):
-    """Nothing of a file can be used: a message of one line, and a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
+class WorkloadError(HintedError):
+    """Nothing of a file can be used."""
 
 
 def most_at_once(pods: Iterable[PodRequest], key: Callable[[PodRequest], _Key]) -> dict[_Key, int]:

@@ -26,9 +26,8 @@ def names_of(survey: GpuInfo) -> Names:
     )
 
 
-def step_result(operation: Operation, index: int, status: Status, names: Names, detail: str = "") -> StepResult:
+def step_result(operation: Operation, index: int, status: Status, names: Names) -> StepResult:
     """Return the result of an operation."""
-    target = f"GPU {index}"
     lines: tuple[tuple[str, ...], tuple[str, ...]]
     match operation:
         case EnableMig():
@@ -49,7 +48,7 @@ def step_result(operation: Operation, index: int, status: Status, names: Names, 
         case _:
             assert_never(operation)
     before, after = lines if status is Status.CHANGED else ((), ())
-    return StepResult(step=step, target=target, status=status, detail=detail, before=before, after=after)
+    return StepResult(step=step, target=f"GPU {index}", status=status, before=before, after=after)
 
 
 def postponed_result(gpu: GpuPlan, desired: tuple[DesiredInstance, ...]) -> StepResult:

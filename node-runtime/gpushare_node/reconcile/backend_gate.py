@@ -33,7 +33,7 @@ from gpushare_node.core.structs import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reconcile.usage import Holder, find_devices, without_lost
+from gpushare_node.reconcile.usage import Holder, asks_for_gpus, find_devices, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
@@ -194,7 +194,7 @@ class BackendGate(Struct, frozen=False):
         if unmet is not None:
             return unmet
         left = [holder.name for holder in self._holders() if holder.resources - holder.claimed]
-        left += [f"pod {one.namespace}/{one.name}" for one in pods if one.phase == "Pending" and _asks(one)]
+        left += [f"pod {one.namespace}/{one.name}" for one in pods if one.phase == "Pending" and asks_for_gpus(one)]
         if not left:
             return None
         return Unmet(reason=ConditionReason.GPU_BUSY, message=f"in use by {join_first(sorted(set(left)), _MAX_NAMED)}")
@@ -249,7 +249,7 @@ class BackendGate(Struct, frozen=False):
                 self._context.cluster.delete_slice(name)
         except ClusterError as error:
             return f", which kubelet must delete: {error}"
-        self._context.record_step("slices", "node", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
+        self._context.record_step("slices", Status.CHANGED, f"deleted {join_first(slices, _MAX_NAMED)}")
         return ""
 
     def _refuse_remembered(self, policy: Policy) -> None:
@@ -292,9 +292,7 @@ class BackendGate(Struct, frozen=False):
             labels[PLUGIN_DEPLOY_LABEL] = "false"
         if labels:
             cluster.write_labels(labels)
-            context.record_step(
-                "back end", "node", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run"
-            )
+            context.record_step("back end", Status.CHANGED, "neither may run" if backend is None else f"{backend} may run")
         context.is_closed = backend is None
 
     def _await(self, find: Callable[[], Unmet | None]) -> None:
@@ -306,7 +304,3 @@ class BackendGate(Struct, frozen=False):
 def _name(pods: tuple[PodView, ...], is_of: Callable[..., bool]) -> str:
     found = [f"pod {one.namespace}/{one.name}" for one in pods if not one.has_ended and is_of(one.labels)]
     return join_first(found, _MAX_NAMED)
-
-
-def _asks(pod: PodView) -> bool:
-    return any(map(is_gpu_resource, pod.resources))

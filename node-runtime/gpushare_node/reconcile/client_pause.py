@@ -52,7 +52,7 @@ class ClientPause(Struct):
             journal = self.context.journal(self.digest)
             self.context.deps.folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
             self.context.cluster.write_labels(dict.fromkeys(labels, _PAUSED))
-            self.context.record_step("pause GPU clients", "node", Status.CHANGED, ", ".join(labels))
+            self.context.record_step("pause GPU clients", Status.CHANGED, ", ".join(labels))
         unmet = self.context.wait(self._find_running, _LEAVE_SECONDS)
         if unmet is not None:
             raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
@@ -72,7 +72,7 @@ def resume(context: RunContext) -> None:
     labels = to_resume(context.cluster.node().labels, journal.paused if journal else {})
     if labels:
         context.cluster.write_labels(labels)
-        context.record_step("resume GPU clients", "node", Status.CHANGED, ", ".join(labels))
+        context.record_step("resume GPU clients", Status.CHANGED, ", ".join(labels))
     if journal is not None and journal.paused:
         context.deps.folder.write_journal(replace(journal, paused={}))
 

@@ -27,11 +27,12 @@ from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
 from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.usage import asks_for_gpus
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import Status
 from gpushare_node.reporting.wording import join_first
-from gpushare_node.vendors import is_gpu_resource, of
+from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor
 
@@ -110,7 +111,7 @@ class ConfigManager(Struct):
             self._admit_again("by the config manager", Status.CHANGED)
             return PartitionResult(results=(), reason=None, message="")
         self._keep(requested="")
-        context.record_step("layout", "node", Status.FAILED, failure)
+        context.record_step("layout", Status.FAILED, failure)
         return PartitionResult(results=(), reason=ConditionReason.CONFIG_MANAGER_FAILED, message=failure)
 
     def tidy(self, view: GpuView) -> None:
@@ -129,7 +130,7 @@ class ConfigManager(Struct):
             withdraw_request(context)
         elif is_right and label not in context.cluster.node().labels and self._find_users() is None:
             context.cluster.write_labels({label: self._value, self._vendor.layout_state_label: None})
-            context.record_step("labels", "node", Status.CHANGED, f"{label} is {self._value}")
+            context.record_step("labels", Status.CHANGED, f"{label} is {self._value}")
 
     # The request.
 
@@ -196,7 +197,7 @@ class ConfigManager(Struct):
     def _pods(self) -> list[str]:
         """Return the pods that hold GPUs by kubelet's files, or that were promised some and may get them at any moment."""
         held = {holder.name for holder in self._context.holders()}
-        return sorted(held | {f"pod {pod.namespace}/{pod.name}" for pod in self._context.cluster.pods() if _asks(pod)})
+        return sorted(held | {f"pod {pod.namespace}/{pod.name}" for pod in self._context.cluster.pods() if asks_for_gpus(pod)})
 
     def _ask(self, value: str) -> None:
         """Write the label once nothing uses the GPUs, and delete the former answer with it."""
@@ -209,7 +210,7 @@ class ConfigManager(Struct):
         self._keep(requested=value)
         context.cluster.write_labels({label: value, state: None})
         self._keep(requested=value, is_asked=True)
-        context.record_step("request the layout from the config manager", "node", Status.CHANGED, value)
+        context.record_step("request the layout from the config manager", Status.CHANGED, value)
 
     def _withdraw(self) -> None:
         """Remove the label of a request that is awaited: a pod of the manager that starts from now on works on nothing."""
@@ -363,7 +364,7 @@ class ConfigManager(Struct):
         restart_plugin(context, stale)
         if self._outstanding():
             self._keep(requested="")
-        context.record_step("layout", "node", status, how)
+        context.record_step("layout", status, how)
 
 
 def withdraw_request(context: RunContext) -> None:
@@ -379,8 +380,4 @@ def withdraw_request(context: RunContext) -> None:
     is_left = label not in node.labels and state in node.labels and is_managed
     if node.owners.get(label) == WRITER or is_left:
         context.cluster.write_labels({label: None, state: None})
-        context.record_step("labels", "node", Status.CHANGED, f"{label} removed")
-
-
-def _asks(pod: PodView) -> bool:
-    return not pod.has_ended and any(map(is_gpu_resource, pod.resources))
+        context.record_step("labels", Status.CHANGED, f"{label} removed")

@@ -127,7 +127,7 @@ class HardwareChange(Struct, frozen=False):
         """Have mig-manager partition the GPUs, and check the hardware afterwards: its report alone is not enough."""
         context = self._context
         if not view.plan.operations:
-            context.record_step("layout", "node", Status.OK, "partitioned by mig-manager")
+            context.record_step("layout", Status.OK, "partitioned by mig-manager")
             return PartitionResult(results=(), reason=None, message="")
         if not context.cluster.has_server:
             raise Blocked(
@@ -164,7 +164,7 @@ class HardwareChange(Struct, frozen=False):
         if self.drain.hardware.look(self._policy, self.drain.allocated).plan.operations:
             message = "mig-manager reports success, but the GPUs do not have the layout"
             return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
-        context.record_step("layout", "node", Status.CHANGED, "by mig-manager")
+        context.record_step("layout", Status.CHANGED, "by mig-manager")
         return PartitionResult(results=(), reason=None, message="")
 
     def _label_for_mig_manager(self) -> None:
@@ -172,9 +172,7 @@ class HardwareChange(Struct, frozen=False):
         here, desired = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
         if here | desired != here:
             self._context.cluster.apply_labels(here | desired)
-            self._context.record_step(
-                "request the layout from mig-manager", "node", Status.CHANGED, ", ".join(desired.values())
-            )
+            self._context.record_step("request the layout from mig-manager", Status.CHANGED, ", ".join(desired.values()))
 
 
 def _list_servers(view: GpuView) -> str:

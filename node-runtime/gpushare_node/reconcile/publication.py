@@ -58,7 +58,7 @@ class ProfilePublication(Struct, frozen=False):
         if node_labels.must_apply(node_labels.desired(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
-            self.context.record_step("labels", "node", Status.OK, published.key or self.policy.pool)
+            self.context.record_step("labels", Status.OK, published.key or self.policy.pool)
 
     def await_plugin(self) -> Unmet | None:
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
@@ -67,7 +67,7 @@ class ProfilePublication(Struct, frozen=False):
             why = self._backend.explain(self.context.cluster.pods(), self.policy)
             unmet = replace(unmet, message=unmet.message + why)
         text = "as planned" if unmet is None else unmet.message
-        self.context.record_step("offer", "node", Status.OK if unmet is None else Status.FAILED, text)
+        self.context.record_step("offer", Status.OK if unmet is None else Status.FAILED, text)
         return unmet
 
     def _apply(self, published: Published, node: NodeView) -> None:
@@ -77,7 +77,7 @@ class ProfilePublication(Struct, frozen=False):
         self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
-        self.context.record_step("labels", "node", Status.CHANGED, published.key or self.policy.pool)
+        self.context.record_step("labels", Status.CHANGED, published.key or self.policy.pool)
 
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
@@ -142,7 +142,7 @@ def restart_plugin(context: RunContext, pods: Iterable[PodView]) -> None:
     for pod in pods:
         outcome = context.cluster.evict(pod, is_forced=True)
         status = Status.CHANGED if outcome in (Eviction.EVICTED, Eviction.GONE) else Status.FAILED
-        context.record_step("restart", "node", status, f"pod {pod.namespace}/{pod.name} {outcome.value}")
+        context.record_step("restart", status, f"pod {pod.namespace}/{pod.name} {outcome.value}")
 
 
 def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:
@@ -159,4 +159,4 @@ def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:
     left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
     if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
         context.cluster.write_labels(dict.fromkeys(left, None))
-    context.record_step("labels", "node", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} removed")
+    context.record_step("labels", Status.CHANGED, f"{', '.join(sorted(here.keys() - keeps))} removed")

@@ -201,7 +201,7 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
     if context.drains_at is not None:
         context.drains_at = context.deps.clock.now()
     context.cluster.annotate({RETRY_ANNOTATION: None})
-    context.record_step("retry", "node", Status.CHANGED, f"{RETRY_ANNOTATION} was set")
+    context.record_step("retry", Status.CHANGED, f"{RETRY_ANNOTATION} was set")
 
 
 def _refuse_mig_manager(pods: tuple[PodView, ...]) -> None:

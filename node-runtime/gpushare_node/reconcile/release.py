@@ -94,7 +94,7 @@ class Release(Struct):
         pod that releases its nodes.
         """
         self.context.cluster.write_labels({POOL_LABEL: kept_pool})
-        self.context.record_step("labels", "node", Status.CHANGED, f"{POOL_LABEL} is {kept_pool} again")
+        self.context.record_step("labels", Status.CHANGED, f"{POOL_LABEL} is {kept_pool} again")
         return self._stop(f"the layout is that of pool {kept_pool}")
 
     def _make_exclusive(self) -> frozenset[str]:

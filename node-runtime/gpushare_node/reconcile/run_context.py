@@ -109,9 +109,9 @@ class RunContext(Struct, frozen=False):
 
     # Reporting.
 
-    def record_step(self, step: str, target: str, status: Status, detail: str = "") -> None:
-        """Add a step to the recap."""
-        self.record_result(StepResult(step=step, target=target, status=status, detail=detail))
+    def record_step(self, step: str, status: Status, detail: str = "") -> None:
+        """Add a step of the node to the recap."""
+        self.record_result(StepResult(step=step, target="node", status=status, detail=detail))
 
     def record_result(self, result: StepResult) -> None:
         """Add a result that another part has made."""
@@ -124,7 +124,7 @@ class RunContext(Struct, frozen=False):
         try:
             self.cluster.set_condition(reason, message)
         except ClusterError as error:
-            self.record_step("condition", "node", Status.SKIPPED, str(error))
+            self.record_step("condition", Status.SKIPPED, str(error))
 
     def report_outcome(self, outcome: Outcome, *, is_news: bool) -> None:
         """Report the end of an attempt: set the condition and, if something is new, send an event.
@@ -221,7 +221,7 @@ class RunContext(Struct, frozen=False):
         claim = {} if POOL_LABEL in node.labels else labels
         if claim or not any(taint.key == key for taint in node.taints):
             self.cluster.change_taints(add=(Taint(key=key, effect="NoSchedule"),), labels=claim)
-            self.record_step("taint", "node", Status.CHANGED, f"{key} is set")
+            self.record_step("taint", Status.CHANGED, f"{key} is set")
 
     def evict_by_taint(self, taint: NoExecuteTaint) -> None:
         """Evict every pod that does not tolerate this taint, platform's and clients of the GPUs included.
@@ -231,7 +231,7 @@ class RunContext(Struct, frozen=False):
         if not any((one.key, one.value) == (taint.key, taint.value) for one in self.cluster.node().taints):
             self.deps.folder.write_journal(replace(self.journal(self.digest), is_evicting=True))
             self.cluster.change_taints(add=(Taint(key=taint.key, effect="NoExecute", value=taint.value),))
-            self.record_step("taint", "node", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
+            self.record_step("taint", Status.CHANGED, f"{taint.key}={taint.value}:NoExecute is set")
 
     def is_evicting(self) -> bool:
         """Return whether a taint that evicts every pod is ours, as far as the journal knows."""
@@ -245,7 +245,7 @@ class RunContext(Struct, frozen=False):
         here = tuple(taint.key for taint in self.cluster.node().taints if taint.key in ours)
         if here:
             self.cluster.change_taints(remove=here)
-            self.record_step("taint", "node", Status.CHANGED, f"{', '.join(here)} removed")
+            self.record_step("taint", Status.CHANGED, f"{', '.join(here)} removed")
         if journal is not None and is_evicting and not ours.isdisjoint(LAYOUT_TAINTS):
             self.deps.folder.write_journal(replace(journal, is_evicting=False))
 

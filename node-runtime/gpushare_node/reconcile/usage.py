@@ -124,6 +124,11 @@ def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozen
             yield Holder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 
+def asks_for_gpus(pod: PodView) -> bool:
+    """Return whether the pod holds GPUs, or was promised some and may get them at any moment."""
+    return not pod.has_ended and any(map(is_gpu_resource, pod.resources))
+
+
 def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
     """Return the UUIDs that pods hold."""
     return frozenset(device for holder in holders for device in holder.devices)

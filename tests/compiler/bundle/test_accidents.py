@@ -219,7 +219,7 @@ def test_four_compiles_at_once_leave_whole_files_and_the_lock_of_one(tmp_path: P
                 try:
                     writer.write(bundle(versions[number]), folder, known(folder))
                 except OutputError as error:
-                    clear = "by another compile" in error.message or "no other compile" in error.hint
+                    clear = "by another compile" in str(error) or "no other compile" in error.hint
                     assert clear, error  # noqa: PT017 - any other error ends the child
 
         return job

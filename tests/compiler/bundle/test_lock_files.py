@@ -22,7 +22,7 @@ def test_lock_that_is_not_a_regular_file_is_refused(make, tmp_path: Path) -> Non
     make(tmp_path / lock.FILE)
     with pytest.raises(writer.OutputError) as refused:
         writer.read_lock(tmp_path)
-    assert str(tmp_path / lock.FILE) in refused.value.message
+    assert str(tmp_path / lock.FILE) in str(refused.value)
 
 
 def test_a_lock_is_read_up_to_its_limit(tmp_path: Path) -> None:

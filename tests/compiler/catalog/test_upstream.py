@@ -279,7 +279,3 @@ def test_images_are_split_as_their_values_are() -> None:
     }
     assert images["operator"].tag is None
     assert (images["dcgm"].installed, images["gfd"].installed) == (False, True)
-
-
-def test_the_operator_reserves_volume_names() -> None:
-    assert {"config", "mps-root", "host-sys"} <= set(upstream.chart("gpu-operator").reserved_volumes)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from gpushare.advice import replay
 from gpushare.cli.commands import commands
-from gpushare.cli.exits import CouldNotRunError
+from gpushare.core.errors import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.views.page import Page
@@ -51,11 +51,11 @@ def called(intent: Path, *arguments: object, usage: object = "", stdin: str = ""
     return CliRunner().invoke(commands, call, standalone_mode=False, input=stdin)
 
 
-def refused(intent: Path, *arguments: object, usage: object = "") -> CouldNotRunError | click.UsageError:
+def refused(intent: Path, *arguments: object, usage: object = "") -> HintedError | click.UsageError:
     """Why a call cannot be run; it prints nothing and leaves the intent as it is."""
     before = intent.read_bytes()
     done = called(intent, *arguments, usage=usage)
-    assert isinstance(done.exception, click.UsageError | CouldNotRunError), done.output
+    assert isinstance(done.exception, click.UsageError | HintedError), done.output
     assert done.stdout == ""
     assert intent.read_bytes() == before
     return done.exception
@@ -185,7 +185,7 @@ def test_without_the_node_runtime_nothing_is_advised(intent: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "gpushare_node", None)
     problem = refused(intent)
     assert "the node runtime, whose code tests the advice, is not installed" in str(problem)
-    assert isinstance(problem, CouldNotRunError)
+    assert isinstance(problem, HintedError)
     assert 'pip install "gpushare-compiler[advise]"' in problem.hint
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpushare.cli.commands import commands
-from gpushare.cli.exits import CouldNotRunError
+from gpushare.core.errors import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
@@ -39,10 +39,10 @@ def simulated(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.return_value, done.stdout
 
 
-def refused(*arguments: object) -> CouldNotRunError | click.UsageError:
+def refused(*arguments: object) -> HintedError | click.UsageError:
     """What a call in this process says in place of a product."""
     done = CliRunner().invoke(commands, ["simulate", *map(str, arguments)], standalone_mode=False)
-    assert isinstance(done.exception, click.UsageError | CouldNotRunError), done.exception
+    assert isinstance(done.exception, click.UsageError | HintedError), done.exception
     assert done.stdout == ""
     return done.exception
 
@@ -192,7 +192,7 @@ def test_workload_of_which_nothing_can_be_used(folder: Path, workload: str | Non
         (folder / "pods.csv").write_text(workload)
     problem = refused(folder / "intent.yaml", "--workload", folder / "pods.csv")
     assert message in str(problem)
-    assert isinstance(problem, CouldNotRunError)
+    assert isinstance(problem, HintedError)
     assert problem.hint
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpushare.cli.commands import commands
-from gpushare.cli.exits import CouldNotRunError
+from gpushare.core.errors import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.prometheus_double import Double, serving, usual
@@ -25,7 +25,7 @@ DAYS = ("--from", "2026-02-01", "--to", "2026-02-03")
 def refused(*arguments: object) -> str:
     """What a call in this process says in place of a product."""
     done = CliRunner().invoke(commands, ["usage", *map(str, arguments)], standalone_mode=False)
-    assert isinstance(done.exception, click.UsageError | CouldNotRunError)
+    assert isinstance(done.exception, click.UsageError | HintedError)
     assert done.stdout == ""
     return str(done.exception)
 
@@ -129,7 +129,7 @@ def test_hint_at_names_of_prices_says_what_they_are(intent: Path) -> None:
     (intent.parent / "prices.yaml").write_text("a100: 1/h")
     call = ["usage", str(intent), "--prometheus", "http://host", *MONTH, "--prices", str(intent.parent / "prices.yaml")]
     problem = CliRunner().invoke(commands, call, standalone_mode=False).exception
-    assert isinstance(problem, CouldNotRunError)
+    assert isinstance(problem, HintedError)
     assert problem.hint.startswith("nearest: a100-pcie-40gb")
 
 

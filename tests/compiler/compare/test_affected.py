@@ -12,7 +12,8 @@ from gpushare.compare.files import FileKind, SettingChange, changes
 from gpushare.compare.stack_effects import of_upstream
 from gpushare.views import comparison_words as words
 from gpushare.views.comparison_markdown import page
-from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, comparison, compiled
+from tests.compiler.compare.comparisons import comparison
+from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, compiled
 
 
 @pytest.mark.parametrize(

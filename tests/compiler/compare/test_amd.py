@@ -6,16 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import pipeline
-from gpushare.bundle import lock
-from gpushare.catalog import cards
-from gpushare.compare import compare
 from gpushare.compare.changes import Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
-from gpushare.pipeline import Compilation
-from gpushare.render import pools
 from gpushare.views import comparison_words
 from gpushare.views.comparison_verdict import verdict
+from tests.compiler.compare.comparisons import comparison, compiled
 
 INTENT = """
 apiVersion: gpushare.dev/v1
@@ -60,21 +55,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return document
 
 
-def compiled(document: dict[str, Any]) -> Compilation:
-    found = pipeline.compile_intent(yaml.safe_dump(document, sort_keys=False).encode(), "intent.yaml", lock.EMPTY)
-    assert found.artifacts, found.findings
-    return found
-
-
 BASE = compiled(yaml.safe_load(INTENT))
-
-
-def comparison(old: Compilation, new: Compilation) -> Comparison:
-    assert old.plan is not None
-    assert new.plan is not None
-    texts = [{file.path: file.text for file in side.artifacts} for side in (old, new)]
-    documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
-    return compare(*documents, lambda card: cards.load(card).mig, (texts[0], texts[1]))
 
 
 @pytest.mark.parametrize(("path", "value", "change"), CHANGES, ids=[path for path, *_ in CHANGES])

@@ -5,15 +5,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
-from gpushare.compare import compare
 from gpushare.compare.changes import Change, Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.pipeline import Compilation
-from gpushare.render import pools
+from tests.compiler.compare.comparisons import comparison, compiled
 
 INTENT = """
 apiVersion: gpushare.dev/v1
@@ -73,12 +70,6 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return document
 
 
-def compiled(document: dict[str, Any]) -> Compilation:
-    found = pipeline.compile_intent(yaml.safe_dump(document, sort_keys=False).encode(), "intent.yaml", lock.EMPTY)
-    assert found.artifacts, found.findings
-    return found
-
-
 BASE = compiled(yaml.safe_load(INTENT))
 
 
@@ -87,9 +78,7 @@ def after(first: Compilation, document: dict[str, Any]) -> Compilation:
     (text,) = [file.text for file in first.artifacts if file.path == lock.FILE]
     previous = lock.read(text.encode())
     assert isinstance(previous, Lock)
-    found = pipeline.compile_intent(yaml.safe_dump(document, sort_keys=False).encode(), "intent.yaml", previous)
-    assert found.artifacts, found.findings
-    return found
+    return compiled(document, previous)
 
 
 def test_a_class_that_stays_is_told() -> None:
@@ -97,14 +86,6 @@ def test_a_class_that_stays_is_told() -> None:
     assert [(one.pool, one.subject) for one in told.effects if one.kind is EffectKind.CLASS_KEPT] == [
         ("claimed", "gpushare-claimed")
     ]
-
-
-def comparison(old: Compilation, new: Compilation) -> Comparison:
-    assert old.plan is not None
-    assert new.plan is not None
-    texts = [{file.path: file.text for file in side.artifacts} for side in (old, new)]
-    documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
-    return compare(*documents, lambda card: cards.load(card).mig, (texts[0], texts[1]))
 
 
 def test_equal_intents_have_no_changes() -> None:

@@ -10,16 +10,14 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
-from gpushare.compare import compare, files
-from gpushare.compare.changes import Comparison
+from gpushare.compare import files
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
-from gpushare.render import pools
 from gpushare.views.comparison_words import format_summary
 from tests.compiler.compare import test_amd, test_dra
+from tests.compiler.compare.comparisons import comparison, texts
 from tests.support.intents import PLATFORM
 
 INTENT = (
@@ -263,17 +261,6 @@ def compiled(document: Mapping[str, Any]) -> Compilation:
 
 
 BASE = compiled(yaml.safe_load(INTENT))
-
-
-def texts(side: Compilation) -> dict[str, str]:
-    return {file.path: file.text for file in side.artifacts}
-
-
-def comparison(old: Compilation, new: Compilation) -> Comparison:
-    assert old.plan is not None
-    assert new.plan is not None
-    documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
-    return compare(*documents, lambda card: cards.load(card).mig, (texts(old), texts(new)))
 
 
 def bare(side: Compilation) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from gpushare.views.comparison_verdict import verdict
-from tests.compiler.compare.test_invariant import CHANGES, bare, changed, comparison, compiled
+from tests.compiler.compare.comparisons import comparison
+from tests.compiler.compare.test_invariant import CHANGES, bare, changed, compiled
 
 
 @pytest.mark.parametrize("seed", range(6))

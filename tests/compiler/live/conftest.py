@@ -8,6 +8,7 @@ import pytest
 
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import LiveCluster, lively
+from tests.compiler.live.dra_cluster import of_dra
 from tests.support.fake_api.server import ApiServer
 
 Ask = Callable[..., CompletedProcess[str]]
@@ -22,6 +23,11 @@ def api() -> Iterator[ApiServer]:
 @pytest.fixture
 def live(api: ApiServer) -> LiveCluster:
     return lively(api)
+
+
+@pytest.fixture
+def dra(api: ApiServer) -> LiveCluster:
+    return of_dra(api)
 
 
 @pytest.fixture

@@ -109,17 +109,14 @@ def test_ready_node_with_other_resources_is_not_ready(live: LiveCluster, ask: As
 
 
 def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None:
-    live.api.add(
-        "events",
-        "x",
-        {
-            "involvedObject": {"kind": "Node", "name": "t4-1"},
-            "reason": "GPUXid",
-            "type": "Warning",
-            "message": "The driver reports XID 94.",
-            "lastTimestamp": "2026-11-24T07:00:00Z",
-        },
+    live.api.add_event(
+        "Node",
+        "t4-1",
+        "GPUXid",
+        "The driver reports XID 94.",
         namespace="default",
+        type="Warning",
+        lastTimestamp="2026-11-24T07:00:00Z",
     )
     for name in ("t4-1", "node/t4-1"):
         assert "2026-11-24T07:00:00Z GPUXid: The driver reports XID 94." in said(ask, "explain", name)

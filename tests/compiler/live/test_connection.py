@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from gpushare.live.kubeconfig import Access
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.support.certificates import certify
 from tests.support.fake_api.server import ApiServer
 
 
@@ -114,32 +114,14 @@ def test_proxy_error_names_the_missing_package(tmp_path: Path) -> None:
 
 
 def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    with ApiServer(certificate=(certificate, key)) as api:
+    with ApiServer(certificate=certify(tmp_path / "server.crt")) as api:
         told = refused("--kubeconfig", config(tmp_path / "config", server=api.url), cwd=tmp_path)
     assert "TLS failed" in told
     assert "certificate-authority" in told
 
 
 def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "ca.crt"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=x",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-    ]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    certificate, key = certify(tmp_path / "ca.crt")
     (tmp_path / "token").write_text("mounted")
     (tmp_path / "namespace").write_text("team")
     monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))

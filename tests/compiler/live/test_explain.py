@@ -82,17 +82,7 @@ def test_plugin_without_its_configmap_is_explained_with_kubelets_message(
     for name in ("plugin-x", "plugin-y"):
         live.api.edit("pods", name, lambda pod: pod["spec"].update(volumes=[{"name": "a", **volume}]), namespace="nvidia")
     if message:
-        live.api.add(
-            "events",
-            "x",
-            {
-                "involvedObject": {"kind": "Pod", "name": "plugin-x", "namespace": "nvidia"},
-                "reason": "FailedMount",
-                "message": message,
-                "lastTimestamp": "2026-11-24T07:00:00Z",
-            },
-            namespace="nvidia",
-        )
+        live.api.add_event("Pod", "plugin-x", "FailedMount", message, namespace="nvidia", lastTimestamp="2026-11-24T07:00:00Z")
     told = " ".join(ask("explain", "node/t4-2").stdout.split())
     assert "Pod nvidia/plugin-x has not started" in told
     assert (message in told, remedy in told, "plugin-y" in told, "nvidia/other" in told) == (True, True, False, False)
@@ -121,31 +111,15 @@ def test_pod_pending_for_a_resource_in_use_is_explained(live: LiveCluster, ask: 
 
 
 def test_killed_pod_is_explained(live: LiveCluster, ask: Ask) -> None:
-    live.api.add(
-        "events",
-        "e",
-        {
-            "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
-            "reason": "GPUProcessKilled",
-            "message": "used 4000 of 3724 MiB",
-        },
-        namespace="team",
-    )
+    live.api.add_event("Pod", "lab-0", "GPUProcessKilled", "used 4000 of 3724 MiB", namespace="team")
     told = ask("explain", "team/lab-0").stdout
     assert "GPUProcessKilled: used 4000 of 3724 MiB" in told
     assert "memory.cap" in told
 
 
 def test_refused_pod_is_explained_from_its_controllers_events(live: LiveCluster, ask: Ask) -> None:
-    live.api.add(
-        "events",
-        "e",
-        {
-            "involvedObject": {"kind": "StatefulSet", "namespace": "team", "name": "lab"},
-            "reason": "FailedCreate",
-            "message": 'pods "lab-1" is forbidden: exceeded quota: gpushare',
-        },
-        namespace="team",
+    live.api.add_event(
+        "StatefulSet", "lab", "FailedCreate", 'pods "lab-1" is forbidden: exceeded quota: gpushare', namespace="team"
     )
     told = ask("explain", "team/lab-1").stdout
     assert "exceeded quota" in told

@@ -15,8 +15,8 @@ from gpushare.live import inventory
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.compiler.live.dra_cluster import DRA, add_claim, use
 from tests.compiler.live.rights import allowed_by
-from tests.compiler.live.test_dra import DRA, add_claim, use
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_api.store import KINDS
 

@@ -1,7 +1,6 @@
 """The client of Prometheus' HTTP API: whatever answers, there is a result or one clear error without a secret in it."""
 
 import ssl
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from gpushare.live.prometheus import Prometheus, PrometheusError
 from tests.compiler.live.prometheus_double import Double, Handler, serving
+from tests.support.certificates import certify
 
 
 @pytest.fixture
@@ -182,10 +182,7 @@ def test_token_that_no_header_can_have_is_not_printed() -> None:
 
 
 def test_certificate_is_checked_with_the_given_authority(double: Double, tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
-    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", certificate)
-    subprocess.run([*command, *subject], check=True, capture_output=True)
+    certificate, key = certify(tmp_path / "ca.crt")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     double.socket = context.wrap_socket(double.socket, server_side=True)

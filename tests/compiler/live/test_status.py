@@ -143,17 +143,14 @@ def test_completed_pods_hold_nothing(live: LiveCluster, ask: Ask) -> None:
 
 
 def test_kills_come_from_events_and_the_runtimes_counters(live: LiveCluster, ask: Ask) -> None:
-    live.api.add(
-        "events",
-        "lab-0.1",
-        {
-            "involvedObject": {"kind": "Pod", "namespace": "team", "name": "lab-0"},
-            "reason": "GPUProcessKilled",
-            "message": "used 4000 of 3724 MiB",
-            "lastTimestamp": "2026-11-23T07:10:00Z",
-            "count": 2,
-        },
+    live.api.add_event(
+        "Pod",
+        "lab-0",
+        "GPUProcessKilled",
+        "used 4000 of 3724 MiB",
         namespace="team",
+        lastTimestamp="2026-11-23T07:10:00Z",
+        count=2,
     )
     live.api.add_pod(
         "gpushare-notebooks-x",

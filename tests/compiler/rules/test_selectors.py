@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
 from gpushare.nodes import labels, selectors
+from gpushare.nodes.own_labels import POOL_LABEL
 from tests.support import scale
 from tests.support.costs import grows_in_line
 
@@ -28,7 +29,7 @@ def universe(pool_labels: Sequence[str] = ()) -> Iterator[Node]:
         found = {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
         yield name, found
         for pool in pool_labels:
-            yield name, {**found, selectors.POOL_LABEL: pool}
+            yield name, {**found, POOL_LABEL: pool}
 
 
 def holds(key: str, operator: str, values: Sequence[str], found: Mapping[str, str]) -> bool:
@@ -66,7 +67,7 @@ def served(pool: Pool, node: Node, pools: Sequence[Pool]) -> bool:
     """What the DaemonSet of a pool must reach, as the design says it."""
     name, found = node
     elsewhere = name not in pool.nodes.names and any(name in other.nodes.names for other in pools)
-    return owned(pool, node, pools) or (found.get(selectors.POOL_LABEL) == pool.name and not elsewhere)
+    return owned(pool, node, pools) or (found.get(POOL_LABEL) == pool.name and not elsewhere)
 
 
 def matched(terms: Sequence[Mapping[str, Any]], node: Node) -> bool:
@@ -107,7 +108,7 @@ pool_lists = st.lists(st.tuples(asking, st.integers(0, 2)), min_size=1, max_size
 @settings(max_examples=scale.examples(900))
 @given(node_selectors)
 def test_a_selector_is_satisfiable_when_some_node_satisfies_it(selector: NodeSelector) -> None:
-    assert selectors.satisfiable(selector) == any(labels_hold(selector, found) for _, found in universe())
+    assert (selectors.region(selector) is not None) == any(labels_hold(selector, found) for _, found in universe())
 
 
 def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
@@ -118,7 +119,7 @@ def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
     ]
     for pair in combinations(choices, 2):
         selector = NodeSelector(match_expressions=pair)
-        assert selectors.satisfiable(selector) == any(labels_hold(selector, found) for _, found in universe()), pair
+        assert (selectors.region(selector) is not None) == any(labels_hold(selector, found) for _, found in universe()), pair
 
 
 @settings(max_examples=scale.examples(900))
@@ -126,7 +127,7 @@ def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
 def test_two_selectors_overlap_when_a_node_belongs_to_both(one: NodeSelector, other: NodeSelector) -> None:
     pools = [pool_of("one", one), pool_of("other", other)]
     common = any(all(selected(pool, node, pools) for pool in pools) for node in universe())
-    assert selectors.overlap(one, other) == common
+    assert bool(list(selectors.clashes(pools))) == common
 
 
 @settings(max_examples=scale.examples(300))
@@ -137,7 +138,8 @@ def test_overlaps_are_all_intersecting_pairs_of_equal_priority(pools: list[Pool]
         (one.name, other.name)
         for later, other in enumerate(pools)
         for one in pools[:later]
-        if one.priority == other.priority and selectors.overlap(one.nodes, other.nodes)
+        if one.priority == other.priority
+        and any(selected(one, node, pools) and selected(other, node, pools) for node in universe())
     ]
     assert sorted(found) == sorted(expected)
     assert len(found) == len(set(found))
@@ -156,8 +158,9 @@ def test_terms_match_exactly_the_nodes_that_the_pool_serves(pools: list[Pool]) -
 @settings(max_examples=scale.examples(200))
 @given(pool_lists)
 def test_terms_are_valid_for_the_api_server(pools: list[Pool]) -> None:
+    assignment = selectors.NodeAssignment(pools)
     for pool in pools:
-        for term in selectors.terms(pool, pools):
+        for term in assignment.terms(pool):
             assert term
             for requirement in term.get("matchExpressions", ()):
                 assert ("values" in requirement) == (requirement["operator"] in ("In", "NotIn"))
@@ -187,7 +190,7 @@ def test_a_pool_of_lower_priority_excludes_the_stronger_ones_in_one_term() -> No
     everything = pool_of("rest", NodeSelector(match_labels=(("gpu", "yes"),)))
     selectors_of_special = [NodeSelector(match_labels=(("gpu", "yes"), ("flavour", f"f{n}"))) for n in range(3)]
     special = [pool_of(f"s{n}", nodes, priority=1) for n, nodes in enumerate(selectors_of_special)]
-    first, _ = selectors.terms(everything, [everything, *special])
+    first, _ = selectors.NodeAssignment([everything, *special]).terms(everything)
     assert first["matchExpressions"] == [
         {"key": "flavour", "operator": "NotIn", "values": ["f0", "f1", "f2"]},
         {"key": "gpu", "operator": "In", "values": ["yes"]},
@@ -212,20 +215,20 @@ def test_pool_covered_by_higher_priority_pools_owns_no_nodes() -> None:
 def test_a_node_that_moved_loses_its_old_pool_at_once_only_while_names_are_few(count: int, kept: bool) -> None:
     named = pool_of("named", NodeSelector(names=tuple(f"n{number}" for number in range(count))))
     labelled = pool_of("labelled", NodeSelector(match_labels=(("a", "x"),)))
-    own, leaving = selectors.terms(labelled, [named, labelled])
+    own, leaving = selectors.NodeAssignment([named, labelled]).terms(labelled)
     assert len(own["matchFields"]) == count, "a named node is never of a pool that selects by labels alone"
     assert len(leaving.get("matchFields", ())) == (count if kept else 0)
-    assert leaving["matchExpressions"] == [{"key": selectors.POOL_LABEL, "operator": "In", "values": ["labelled"]}]
+    assert leaving["matchExpressions"] == [{"key": POOL_LABEL, "operator": "In", "values": ["labelled"]}]
 
 
 def test_thousands_of_excluded_values_of_one_label_are_gathered_at_once() -> None:
     without = tuple(Expression(key="a", operator=Operator.NOT_IN, values=(f"v{number}",)) for number in range(20_000))
-    assert selectors.satisfiable(NodeSelector(match_expressions=without))
-    assert not selectors.satisfiable(NodeSelector(match_labels=(("a", "v7"),), match_expressions=without))
+    assert selectors.region(NodeSelector(match_expressions=without)) is not None
+    assert selectors.region(NodeSelector(match_labels=(("a", "v7"),), match_expressions=without)) is None
 
     def judged(count: int) -> Callable[[], object]:
         selector = NodeSelector(match_expressions=without[:count])
-        return lambda: selectors.satisfiable(selector)
+        return lambda: selectors.region(selector)
 
     assert grows_in_line(judged, len(without))
 

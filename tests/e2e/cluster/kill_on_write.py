@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from tests.e2e.cluster.bundles import NAMESPACE
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.cluster_fixture import CONDITION
 from tests.e2e.cluster.node import Node
+from tests.support.certificates import certify
 
 _CLONE_NEWNET = 0x40000000
 _NAME = "ambush.tests.gpushare.dev"
@@ -101,9 +101,9 @@ class _Answer(BaseHTTPRequestHandler):
 def ambush(cluster: Cluster, folder: Path) -> Iterator[WriteInterceptor]:
     """An ambush on the cluster's nodes. While it stands, the API server asks at every write of the runtime."""
     laid = WriteInterceptor()
-    certificate = _certify(folder)
+    certificate, key = certify(folder / "ambush.crt")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, folder / "key.pem")
+    context.load_cert_chain(certificate, key)
     server = _serve(cluster, type("Answer", (_Answer,), {"ambush": laid}))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
@@ -132,29 +132,6 @@ def _serve(cluster: Cluster, answer: type[BaseHTTPRequestHandler]) -> HTTPServer
     thread.start()
     thread.join()
     return made[0]
-
-
-def _certify(folder: Path) -> Path:
-    command = (
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        "/CN=ambush",
-        "-days",
-        "2",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "certificate.pem",
-    )
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return folder / "certificate.pem"
 
 
 def _webhook(port: int, certificate: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.e2e.image import containers
 from tests.e2e.image.building import built
 from tests.e2e.image.containers import Container, loaded, mounts, of_one_program, running
 from tests.support import helm
+from tests.support.certificates import certify
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.build import library, tenant
@@ -161,33 +162,9 @@ def node(tmp_path: Path, program: str, bundle: Bundle) -> Iterator[Node]:
         (tmp_path / name).mkdir()
     (tmp_path / "policy" / "policy.yaml").write_text(bundle.policy)
     (tmp_path / "account" / "token").write_text("token")
-    certificate, key = tmp_path / "account" / "ca.crt", tmp_path / "key"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=test",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            key,
-            "-out",
-            certificate,
-        ],
-        check=True,
-        capture_output=True,
-    )
     fake_nvml = FakeNvml.make(tmp_path, ("a100-sxm4-40gb",) * 2)
-    with ApiServer(token="token", certificate=(certificate, key)) as api, ExitStack() as stack:
+    certificate = certify(tmp_path / "account" / "ca.crt")
+    with ApiServer(token="token", certificate=certificate) as api, ExitStack() as stack:
         api.add_node(NODE, labels={"p": "x", "gpushare.dev/pool": "notebooks"})
         yield Node(folder=tmp_path, fake_nvml=fake_nvml, api=api, stack=stack, program=program, port=free_port())
 

@@ -17,6 +17,7 @@ from tests.e2e.publishing import cosign
 from tests.e2e.registry.registries import registry
 from tests.packaging.test_release import GIT, commit, dated, git
 from tests.support import cache, helm
+from tests.support.certificates import certify
 from tests.support.clone import copy_to
 from tests.support.package_index import LOGIN, package_index
 from tests.support.paths import ROOT
@@ -100,10 +101,7 @@ class Runner:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    pair = (tmp_path / "server.crt", tmp_path / "server.key")
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=tests"]
-    extension = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(pair[0]), "-keyout", str(pair[1])]
-    subprocess.run([*request, *extension], check=True, capture_output=True)
+    pair = certify(tmp_path / "server.crt")
     for name in ("registry", "index"):
         (tmp_path / name).mkdir()
     with registry(tmp_path / "registry", login=True, certificate=pair) as host, package_index(tmp_path / "index") as index:

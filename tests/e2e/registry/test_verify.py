@@ -18,6 +18,7 @@ from tests.e2e.gitops import upstream
 from tests.e2e.registry import crane
 from tests.e2e.registry.registries import push, registry
 from tests.support import helm
+from tests.support.certificates import certify
 from tests.support.paths import ROOT
 from tests.support.ports import free_port, is_served
 from tests.support.waiting import wait_for
@@ -146,29 +147,7 @@ def test_a_registry_with_logins(here: Path, tmp_path: Path, program: dict[str, s
 
 
 def test_registry_with_tls_is_verified(here: Path, tmp_path: Path, program: dict[str, str]) -> None:
-    files = tmp_path / "tls.crt", tmp_path / "tls.key"
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-out",
-            files[0],
-            "-keyout",
-            files[1],
-        ],
-        check=True,
-        capture_output=True,
-    )
+    files = certify(tmp_path / "tls.crt")
     with registry(here, certificate=files) as host:
         call = ("images", BUNDLE, "--to", host, "--verify")
         refused = gpushare(*call, environment=program)

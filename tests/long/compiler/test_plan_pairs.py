@@ -9,7 +9,8 @@ import pytest
 
 from gpushare.pipeline import Compilation
 from tests.compiler.bundle.test_broken_bundles import Call, call, ends_well
-from tests.compiler.compare.test_invariant import CHANGES, bare, changed, comparison, compiled
+from tests.compiler.compare.comparisons import comparison
+from tests.compiler.compare.test_invariant import CHANGES, bare, changed, compiled
 
 __all__ = ["call"]
 

@@ -69,5 +69,10 @@ class CliEnvironment:
     def run(self, *arguments: str, text: str = "", more: Mapping[str, str] | None = None) -> Done:
         return run(PROGRAM, arguments, self.environment | dict(more or {}), text)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The options that name the policy, and the folder of this node, which has no API server."""
+        return "--policy", str(self.policy), "--standalone", "--state-dir", str(self.folder / "state")
+
     def with_policy(self, command: str, *more: str) -> Done:
-        return self.run(command, "--policy", str(self.policy), "--standalone", "--state-dir", str(self.folder / "state"), *more)
+        return self.run(command, *self.files, *more)

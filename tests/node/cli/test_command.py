@@ -163,15 +163,7 @@ def test_assert_and_export_fail_without_a_driver(cli_environment: CliEnvironment
 @pytest.mark.failure_case(24)
 def test_a_second_runtime_ends_with_75(cli_environment: CliEnvironment) -> None:
     cli_environment.fake_nvml.delay("nvmlDeviceSetMigMode", 100)
-    argv = [
-        *COMMAND,
-        "apply",
-        "--policy",
-        str(cli_environment.policy),
-        "--standalone",
-        "--state-dir",
-        str(cli_environment.folder / "state"),
-    ]
+    argv = [*COMMAND, "apply", *cli_environment.files]
     with subprocess.Popen(argv, env=cli_environment.environment, stdout=subprocess.PIPE) as first:
         wait_for((cli_environment.folder / "state" / "journal.json").exists)
         second = cli_environment.with_policy("apply")
@@ -186,15 +178,7 @@ def test_a_second_runtime_ends_with_75(cli_environment: CliEnvironment) -> None:
 def test_a_signal_while_it_waits_for_the_driver_ends_it_and_the_next_run_finishes(
     cli_environment: CliEnvironment, sent: signal.Signals, code: int
 ) -> None:
-    argv = [
-        *COMMAND,
-        "apply",
-        "--policy",
-        str(cli_environment.policy),
-        "--standalone",
-        "--state-dir",
-        str(cli_environment.folder / "state"),
-    ]
+    argv = [*COMMAND, "apply", *cli_environment.files]
     cli_environment.fake_nvml.unload()
     with subprocess.Popen(
         argv, env=cli_environment.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -218,19 +202,7 @@ def test_driver_wait_ends_after_the_driver_timeout(cli_environment: CliEnvironme
 
 def test_enforce_serves_its_pages_and_exits_cleanly_on_sigterm(cli_environment: CliEnvironment) -> None:
     port = free_port()
-    argv = [
-        *COMMAND,
-        "enforce",
-        "--policy",
-        str(cli_environment.policy),
-        "--standalone",
-        "--state-dir",
-        str(cli_environment.folder / "state"),
-        "--port",
-        str(port),
-        "--interval",
-        "100ms",
-    ]
+    argv = [*COMMAND, "enforce", *cli_environment.files, "--port", str(port), "--interval", "100ms"]
     with subprocess.Popen(argv, env=cli_environment.environment, stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: _is_ready(f"http://127.0.0.1:{port}/readyz"))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:

@@ -16,9 +16,8 @@ sys.exit(main(sys.argv[2:]))"""
 
 
 def run(cli_environment: CliEnvironment, *arguments: str) -> Done:
-    files = ["--policy", str(cli_environment.policy), "--standalone", "--state-dir", str(cli_environment.folder / "state")]
     place = str(cli_environment.folder / "checkpoint")
-    return shell.run(PROGRAM, [place, *arguments, *files], cli_environment.environment)
+    return shell.run(PROGRAM, [place, *arguments, *cli_environment.files], cli_environment.environment)
 
 
 def give(cli_environment: CliEnvironment, *ids: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.node.adapters.kube.kube_fixture import add_runtimes
 from tests.node.cli import cli_environment as shell
 from tests.support.fake_api.server import ApiServer
 from tests.support.forked import Process
 from tests.support.waiting import PATIENCE, wait_for
 
-LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
 PROGRAM = """import sys
 from gpushare_node.cli import main
 from gpushare_node.adapters.kube import uninstall
@@ -23,16 +23,7 @@ sys.exit(main(sys.argv[1:]))"""
 @pytest.fixture
 def cluster(api: ApiServer) -> ApiServer:
     """Two nodes with a runtime each."""
-    owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
-    for name in ("n1", "n2"):
-        api.add_node(name, labels={"gpushare.dev/pool": "train"})
-        api.add_pod(
-            f"gpushare-train-{name}",
-            namespace="gpushare",
-            node=name,
-            labels=LABELS,
-            owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True},
-        )
+    add_runtimes(api, "n1", "n2")
     return api
 
 

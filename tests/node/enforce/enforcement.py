@@ -33,6 +33,7 @@ from tests.support.waiting import wait_for
 
 NODE, NAMESPACE = "node-1", "gpushare"
 SHARED = "nvidia.com/gpu.shared"
+MIG_SHARED = "nvidia.com/mig-2g.10gb.shared"
 CAP_MIB = 4096
 NOON = 1.5e9
 """The date at which `EnforcementFixture`'s clock would show nothing."""
@@ -305,6 +306,24 @@ def load_two_gpus(folder: Path) -> Iterator[FakeNvml]:
         yield made
     finally:
         made.heal()
+
+
+def with_instances(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> tuple[EnforcementFixture, tuple[int, int]]:
+    """A node whose first GPU has two MIG instances that are shared, and these."""
+    for _ in range(2):
+        two_gpus.set_mode(0, current=True)
+    instances = [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)]
+    made = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
+    node = EnforcementFixture(
+        folder,
+        two_gpus,
+        process_pool,
+        mode="mig",
+        profile="mig-01234567",
+        gpus=[{"indexes": [0], "mig": True, "instances": instances}, {"indexes": [1], "mig": False, "instances": []}],
+        share={"resource": MIG_SHARED, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
+    )
+    return node, made
 
 
 def hold(node: EnforcementFixture, number: int, path: str | None = None, code: str = SLEEPING) -> int:

@@ -11,7 +11,7 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from tests.node.adapters.kube.kube_fixture import FakeClock, connect
-from tests.node.enforce.enforcement import EnforcementFixture, await_end, pod
+from tests.node.enforce.enforcement import MIG_SHARED, EnforcementFixture, await_end, pod, with_instances
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import GRACEFUL, ProcessPool
@@ -92,30 +92,10 @@ def test_only_the_latest_killed_containers_are_listed_once_each(enforcement: Enf
 
 
 def test_a_mig_instance_has_the_memory_of_its_processes(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> None:
-    for _ in range(2):
-        two_gpus.set_mode(0, current=True)
-    first, second = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
-    resource = "nvidia.com/mig-2g.10gb.shared"
-    gpus = [
-        {
-            "indexes": [0],
-            "mig": True,
-            "instances": [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)],
-        },
-        {"indexes": [1], "mig": False, "instances": []},
-    ]
-    enforcement = EnforcementFixture(
-        tmp_path,
-        two_gpus,
-        process_pool,
-        mode="mig",
-        profile="mig-01234567",
-        gpus=gpus,
-        share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
-    )
+    enforcement, (first, second) = with_instances(tmp_path, two_gpus, process_pool)
     enforcement.list.known = (pod("one", 1), pod("two", 2))
     uuids = [two_gpus.mig_uuid(0, instance) for instance in (first, second)]
-    enforcement.allocate(1, resource, [f"{uuids[0]}::0"])
+    enforcement.allocate(1, MIG_SHARED, [f"{uuids[0]}::0"])
     for used in (1000, 500):
         enforcement.begin(1, used, gi=first)
     enforcement.run()

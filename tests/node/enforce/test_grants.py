@@ -16,6 +16,7 @@ from gpushare_node.guard.inputs import Cap, CapAction
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from gpushare_node.vendors.driver import ComputeInstance, GpuInfo, GpuInstance, MigInfo
 from tests.node.enforce.enforcement import (
+    MIG_SHARED,
     SHARED,
     EnforcementFixture,
     ManualClock,
@@ -26,6 +27,7 @@ from tests.node.enforce.enforcement import (
     pod_uid,
     policy,
     tenancy_text,
+    with_instances,
 )
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool, systemd_path
@@ -220,30 +222,10 @@ def test_a_static_pods_process_is_found_under_the_hash_of_its_file(enforcement: 
 def test_cap_on_a_mig_instance_does_not_depend_on_other_instances(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    for _ in range(2):
-        two_gpus.set_mode(0, current=True)
-    first, second = two_gpus.add_instance(0, 14, 0), two_gpus.add_instance(0, 14, 2)
-    resource = "nvidia.com/mig-2g.10gb.shared"
-    gpus = [
-        {
-            "indexes": [0],
-            "mig": True,
-            "instances": [{"profile": "2g.10gb", "profileId": 14, "start": start, "size": 2} for start in (0, 2)],
-        },
-        {"indexes": [1], "mig": False, "instances": []},
-    ]
-    enforcement = EnforcementFixture(
-        tmp_path,
-        two_gpus,
-        process_pool,
-        mode="mig",
-        profile="mig-01234567",
-        gpus=gpus,
-        share={"resource": resource, "profile": "2g.10gb", "replicas": 2, "memoryMiB": 9856},
-    )
+    enforcement, (first, second) = with_instances(tmp_path, two_gpus, process_pool)
     for number, instance in ((1, first), (2, second)):
         enforcement.list.known = (*enforcement.list.known, pod(f"on-{number}", number))
-        enforcement.allocate(number, resource, [f"{two_gpus.mig_uuid(0, instance)}::0"])
+        enforcement.allocate(number, MIG_SHARED, [f"{two_gpus.mig_uuid(0, instance)}::0"])
     greedy, modest = enforcement.begin(1, 5000, gi=first), enforcement.begin(2, 4000, gi=second)
     enforcement.run(6)
     await_end(greedy)

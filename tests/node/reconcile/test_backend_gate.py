@@ -56,6 +56,34 @@ def watch_label(node: DraNode) -> list[str | None]:
     return seen
 
 
+def change(node: DraNode, before: Policy, after: Policy, labels: list[str | None]) -> None:
+    """A change that evicts a tenant gives the label these values, and a second run changes nothing."""
+    assert run(node, before).reason is ConditionReason.READY
+    seen = watch_label(node)
+    node.arrive(is_at_work=False)
+    assert node.tenants
+    outcome = run(node, patiently(after, OnBusy.EVICT))
+    assert outcome.reason is ConditionReason.READY, outcome.message
+    assert seen == labels
+    assert is_clean(node)
+    assert not node.tenants
+    node.api.forget_requests()
+    assert run(node, patiently(after, OnBusy.EVICT)).reason is ConditionReason.READY
+    assert node.api.writes() == []
+
+
+def change_after_a_tenant(node: DraNode, before: Policy, after: Policy) -> None:
+    """The node serves on until its tenant has left."""
+    run(node, before)
+    node.arrive(is_at_work=False)
+    seen = watch_label(node)
+    outcome = run(node, patiently(after))
+    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in use by pod science/tenant-1")
+    assert (len(seen), node.taints(), node.holders()) == (1, set(), [])
+    node.leave("tenant-1")
+    assert run(node, patiently(after)).reason is ConditionReason.READY
+
+
 CHANGES = [
     (PLUGIN, DRA, [None, "none", "dra"]),
     (DRA, PLUGIN, ["dra", "none", None]),
@@ -67,29 +95,12 @@ CHANGES = [
 
 @pytest.mark.parametrize(("before", "after", "labels"), CHANGES)
 def test_neither_back_end_may_run_between_two(node: DraNode, before: Policy, after: Policy, labels: list[str | None]) -> None:
-    assert run(node, before).reason is ConditionReason.READY
-    seen = watch_label(node)
-    node.arrive(is_at_work=False)
-    outcome = run(node, patiently(after, OnBusy.EVICT))
-    assert outcome.reason is ConditionReason.READY, outcome.message
-    assert seen == labels
-    assert is_clean(node)
-    assert not node.tenants
-    node.api.forget_requests()
-    assert run(node, patiently(after, OnBusy.EVICT)).reason is ConditionReason.READY
-    assert node.api.writes() == []
+    change(node, before, after, labels)
 
 
 @pytest.mark.parametrize(("before", "after", "_"), CHANGES)
 def test_a_tenant_is_waited_for_and_the_node_serves_on(node: DraNode, before: Policy, after: Policy, _: Any) -> None:
-    run(node, before)
-    node.arrive(is_at_work=False)
-    seen = watch_label(node)
-    outcome = run(node, patiently(after))
-    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in use by pod science/tenant-1")
-    assert (len(seen), node.taints(), node.holders()) == (1, set(), [])
-    node.leave("tenant-1")
-    assert run(node, patiently(after)).reason is ConditionReason.READY
+    change_after_a_tenant(node, before, after)
 
 
 @pytest.mark.parametrize(("before", "after", "_"), CHANGES)

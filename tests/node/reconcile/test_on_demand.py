@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
-from gpushare_node.core.policy import OnBusy, Policy
+from gpushare_node.core.policy import Policy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.chaos_node import is_clean
 from tests.node.reconcile.dra_node import by_claims
 from tests.node.reconcile.loop_node import TWO, mig, whole
 from tests.node.reconcile.on_demand_node import OnDemandNode, on_demand
-from tests.node.reconcile.test_backend_gate import patiently, run, watch_label
+from tests.node.reconcile.test_backend_gate import change, change_after_a_tenant, run, watch_label
 
 ON_DEMAND = on_demand("1g.5gb", "3g.20gb")
 FIXED, WHOLE, PLUGIN = by_claims(mig(TWO)), by_claims(whole()), whole(replicas=4)
@@ -39,31 +39,13 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OnDemandNode:
 def test_the_driver_leaves_before_it_makes_instances_or_makes_no_more(
     node: OnDemandNode, before: Policy, after: Policy, labels: list[str | None]
 ) -> None:
-    assert run(node, before).reason is ConditionReason.READY
-    seen = watch_label(node)
-    node.arrive(is_at_work=False)
-    assert node.tenants
-    outcome = run(node, patiently(after, OnBusy.EVICT))
-    assert outcome.reason is ConditionReason.READY, outcome.message
-    assert seen == labels
-    assert is_clean(node)
-    assert not node.tenants
+    change(node, before, after, labels)
     assert node.instances() == set() if after is ON_DEMAND else node.is_as(after)
-    node.api.forget_requests()
-    assert run(node, patiently(after, OnBusy.EVICT)).reason is ConditionReason.READY
-    assert node.api.writes() == []
 
 
 @pytest.mark.parametrize(("before", "after", "_"), CHANGES)
 def test_a_prepared_claim_is_waited_for(node: OnDemandNode, before: Policy, after: Policy, _: Any) -> None:
-    run(node, before)
-    node.arrive(is_at_work=False)
-    seen = watch_label(node)
-    outcome = run(node, patiently(after))
-    assert (outcome.reason, outcome.message) == (ConditionReason.GPU_BUSY, "in use by pod science/tenant-1")
-    assert (len(seen), node.taints(), node.holders()) == (1, set(), [])
-    node.leave("tenant-1")
-    assert run(node, patiently(after)).reason is ConditionReason.READY
+    change_after_a_tenant(node, before, after)
 
 
 @pytest.mark.parametrize(("before", "after", "_"), CHANGES)

@@ -211,6 +211,12 @@ class ApiServer:
     def remove(self, plural: str, name: str, *, namespace: str = "") -> None:
         self.store.drop((plural, namespace, name))
 
+    def add_event(self, kind: str, name: str, reason: str, message: str, *, namespace: str, **more: object) -> None:
+        """An Event on an object of the namespace, or in the namespace `default` on a Node."""
+        about = {"kind": kind, "name": name} | ({} if kind == "Node" else {"namespace": namespace})
+        event = {"involvedObject": about, "reason": reason, "message": message, **more}
+        self.add("events", f"{name}.{reason.lower()}", event, namespace=namespace)
+
     def add_node(
         self,
         name: str,

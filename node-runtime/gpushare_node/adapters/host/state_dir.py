@@ -8,7 +8,6 @@ import errno
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,7 +113,7 @@ class StateDir:
 
     def clear_journal(self) -> None:
         """Delete the journal, because no change is in progress any more."""
-        self._writing(_JOURNAL, lambda: self._files.delete(_JOURNAL))
+        self._write(_JOURNAL, None)
 
     def policy(self) -> str | None:
         """Return the text of the last policy in force."""
@@ -187,10 +186,7 @@ class StateDir:
 
     def mark_unselected(self, mark: UnselectedMark | None) -> None:
         """Store this; None: the node is selected again."""
-        if mark is None:
-            self._writing(_UNSELECTED, lambda: self._files.delete(_UNSELECTED))
-        else:
-            self._write(_UNSELECTED, mark)
+        self._write(_UNSELECTED, mark)
 
     def slot(self) -> str | None:
         """Return the name of the Lease that holds the node's rollout slot, or was about to."""
@@ -198,10 +194,7 @@ class StateDir:
 
     def keep_slot(self, name: str | None) -> None:
         """Store its name; None: the node has none any more. Write this before the Lease."""
-        if name is None:
-            self._writing(_SLOT, lambda: self._files.delete(_SLOT))
-        else:
-            self._write(_SLOT, name)
+        self._write(_SLOT, name)
 
     def remove(self) -> None:
         """Delete everything. The directory itself stays if it is a mount point, or if it contains files of others."""
@@ -209,7 +202,7 @@ class StateDir:
             return
         self._writing(_LOCK, self._files.sweep)
         for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS, _LOCK):
-            self._writing(name, partial(self._files.delete, name))
+            self._write(name, None)
         try:
             self.path.rmdir()
         except OSError as error:
@@ -235,6 +228,10 @@ class StateDir:
         return None
 
     def _write(self, name: str, content: object) -> None:
+        """Write a file; None: delete it."""
+        if content is None:
+            self._writing(name, lambda: self._files.delete(name))
+            return
         text = json.dumps({"version": _VERSION, "content": content}, indent=1, sort_keys=True, default=content_of)
         self._writing(name, lambda: self._files.write(name, text.encode()))
 

@@ -34,6 +34,8 @@ METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 """Only the metadata of an object, which may be a hundredth of it. A server without support for it sends the whole object."""
 
+NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
+
 _PAGE = "250"
 _ATTEMPTS = 3
 _FIRST_PAUSE_SECONDS = 0.2
@@ -83,6 +85,19 @@ class Connection:
     def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
         """Return the object, or the list, at the path. ClusterError."""
         return self.ask(Request(path=path, query=query or {}, accept=accept))
+
+    def find(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json | None:
+        """Return the object at the path; None if there is none. ClusterError."""
+        return self.attempt(Request(path=path, query=query or {}, accept=accept), NOT_FOUND)
+
+    def attempt(self, request: Request, *refusals: int) -> Json | None:
+        """Return the server's answer; None if its status is one of these. ClusterError."""
+        try:
+            return self.ask(request)
+        except ClusterError as error:
+            if error.status in refusals:
+                return None
+            raise
 
     def pages(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Iterator[Json]:
         """Yield the objects of a list; only one page is in memory. ClusterError; with status 410, it took too long."""

@@ -12,7 +12,7 @@ from collections import Counter
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
-from gpushare_node.adapters.kube.connection import MERGE_PATCH, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import Clock, Stopped, timestamp
 from gpushare_node.core.structs import Struct, replace
@@ -149,7 +149,7 @@ class EventRecorder:
         try:
             self._patch(name, waiting, {"count": count})
         except ClusterError as error:
-            if error.status != 404:
+            if error.status != NOT_FOUND:
                 raise
             # The server deletes events after an hour.
             self._make(name, waiting)

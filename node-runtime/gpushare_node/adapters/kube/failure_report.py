@@ -7,7 +7,6 @@ that it names removes it. The controller of DaemonSets leaves conditions as they
 
 from collections.abc import Iterator
 
-from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.core.clock import timestamp
@@ -16,7 +15,6 @@ from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 POLICY_ANNOTATION = "gpushare.dev/policy"
 """Of the DaemonSet's pods: the digest of the policy."""
 _PREFIX = f"{CONDITION}."
-_NOT_FOUND = 404
 
 
 class FailureReport:
@@ -52,12 +50,7 @@ class FailureReport:
 
     def _read(self) -> Json:
         """Read the DaemonSet; empty if there is none, as after a run by hand or during the release of the nodes."""
-        try:
-            return self._connection.get(self._path)
-        except ClusterError as error:
-            if error.status == _NOT_FOUND:
-                return {}
-            raise
+        return self._connection.find(self._path) or {}
 
     def _write(self, conditions: list[Json]) -> None:
         self._connection.ask(

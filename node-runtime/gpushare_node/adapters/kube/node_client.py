@@ -25,8 +25,11 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.adapters.kube.connection import (
     APPLY_PATCH,
+    CONFLICT,
+    INVALID,
     JSON_PATCH,
     MERGE_PATCH,
+    NOT_FOUND,
     STRATEGIC_PATCH,
     Connection,
     Json,
@@ -52,7 +55,7 @@ WRITER = "gpushare-node"
 """The field manager of every write but applied labels, so that those writes do not count among the applied labels."""
 HEARTBEAT_SECONDS = 600.0
 
-_CHANGED_MEANWHILE = frozenset({409, 422})
+_CHANGED_MEANWHILE = frozenset({CONFLICT, INVALID})
 _ATTEMPTS = 5
 MAX_MESSAGE = 1024
 """How much of a condition's message is written, in characters."""
@@ -103,15 +106,11 @@ class NodeClient:
 
     def delete_slice(self, name: str) -> None:
         """Delete a ResourceSlice of this node. If it is gone already, that is not an error."""
-        try:
-            self._connection.ask(Request(method="DELETE", path=f"{slices.PATH}/{name}"))
-        except ClusterError as error:
-            if error.status != 404:
-                raise
+        self._connection.attempt(Request(method="DELETE", path=f"{slices.PATH}/{name}"), NOT_FOUND)
 
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
         """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
-        found = (self._get_or_none(f"{slices.CLASSES}/{name}") or {} for name in classes)
+        found = (self._connection.find(f"{slices.CLASSES}/{name}") or {} for name in classes)
         return frozenset(str(name) for one in found if (name := (one.get("spec") or {}).get("extendedResourceName")))
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
@@ -260,25 +259,13 @@ class NodeClient:
     def delete_own_pod(self) -> None:
         """Delete our own pod to start again. If it is gone already, that is not an error."""
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
-        try:
-            self._connection.ask(Request(method="DELETE", path=path, body={"preconditions": {"uid": self._place.pod_uid}}))
-        except ClusterError as error:
-            if error.status not in {404, 409}:
-                raise
+        body = {"preconditions": {"uid": self._place.pod_uid}}
+        self._connection.attempt(Request(method="DELETE", path=path, body=body), NOT_FOUND, CONFLICT)
 
     def _daemonset(self) -> Json | None:
         """Return the pool's DaemonSet; None if it is deleted or being deleted."""
-        daemonset = self._get_or_none(self._place.daemonset_path)
+        daemonset = self._connection.find(self._place.daemonset_path)
         return None if daemonset is None or daemonset["metadata"].get("deletionTimestamp") else daemonset
-
-    def _get_or_none(self, path: str) -> Json | None:
-        """Return the object; None if there is none."""
-        try:
-            return self._connection.get(path)
-        except ClusterError as error:
-            if error.status == 404:
-                return None
-            raise
 
     def _forget_request(self, request: str) -> None:
         """Remove the annotation; the patch tests for the value that was read, because another Job may have replaced it."""
@@ -315,12 +302,9 @@ class NodeClient:
 def read_node_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
     """Read the ResourceSlices that a DRA driver has of a node. ClusterError, also for an answer that cannot be interpreted."""
     request = f"GET {slices.PATH}"
-    try:
-        found = connection.get(slices.PATH, {**slices.select_node(node, driver), "limit": str(slices.MAX_SLICES)})
-    except ClusterError as error:
-        if error.status == 404:
-            return ()  # Without the API there is no DRA.
-        raise
+    found = connection.find(slices.PATH, {**slices.select_node(node, driver), "limit": str(slices.MAX_SLICES)})
+    if found is None:
+        return ()  # Without the API there is no DRA.
     try:
         if (found.get("metadata") or {}).get("continue"):
             raise ClusterError(request, None, f"the node has more than {slices.MAX_SLICES} slices")

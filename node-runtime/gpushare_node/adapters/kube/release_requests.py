@@ -6,7 +6,6 @@ Helm or with its node, does not affect a later installation, and no clocks are c
 
 import re
 
-from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 
@@ -25,11 +24,8 @@ def is_active(connection: Connection, namespace: str, request: str) -> bool:
     name, _, uid = request.partition("/")
     if not uid or not _NAME.fullmatch(name):
         return False
-    try:
-        pod = connection.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-    except ClusterError as error:
-        if error.status == 404:
-            return False
-        raise
+    pod = connection.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    if pod is None:
+        return False
     has_ended = (pod.get("status") or {}).get("phase") in _ENDED or "deletionTimestamp" in pod["metadata"]
     return pod["metadata"]["uid"] == uid and not has_ended

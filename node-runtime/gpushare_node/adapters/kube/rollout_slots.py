@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, SlotResult
-from gpushare_node.adapters.kube.connection import Connection, Json
+from gpushare_node.adapters.kube.connection import NOT_FOUND, Connection, Json
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.slots import Slots, now_text
 from gpushare_node.core.clock import Clock
@@ -32,7 +32,6 @@ COUNT_SECONDS = 300.0
 _ARRIVAL_SECONDS = 0.1
 _MAX_ARRIVAL_SECONDS = 10.0
 """Nodes that start together look for a slot at different times, so that few try to create the same Lease."""
-_NOT_FOUND = 404
 
 
 class SlotStore(Protocol):
@@ -106,7 +105,7 @@ class RolloutSlots:
         if self._held is not None and self._clock.now() - self._held_at >= RENEW_SECONDS:
             self._renew(self._held)
             if self._held is None:
-                raise ClusterError(f"renew a Lease of {self._slots.name('')}", _NOT_FOUND, "another node has taken it over")
+                raise ClusterError(f"renew a Lease of {self._slots.name('')}", NOT_FOUND, "another node has taken it over")
 
     def end(self) -> None:
         """Release the slot. ClusterError."""

@@ -4,13 +4,11 @@ A free slot has no Lease. An existing Lease contains the holder of the slot, and
 """
 
 import datetime
-from collections.abc import Mapping
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError
-from gpushare_node.adapters.kube.connection import JSON, METADATA, Connection, Json, Request
+from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.adapters.kube.connection import CONFLICT, METADATA, NOT_FOUND, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 
-_NOT_FOUND, _CONFLICT = 404, 409
 _CACHED = {"resourceVersion": "0"}
 
 
@@ -31,7 +29,7 @@ class Slots:
 
         Every write contains the version that was read, so an outdated one does no harm.
         """
-        return self._find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
+        return self._connection.find(f"{self._folder}/{name}", {} if is_fresh else _CACHED)
 
     def beyond(self, count: int) -> tuple[Json, ...]:
         """Return the Leases of slots from this number on, which an earlier, larger limit allowed."""
@@ -73,27 +71,14 @@ class Slots:
 
     def has_node(self, name: str) -> bool:
         """Whether a node of this name exists."""
-        return self._find(f"/api/v1/nodes/{name}", _CACHED, METADATA) is not None
+        return self._connection.find(f"/api/v1/nodes/{name}", _CACHED, METADATA) is not None
 
     def daemonset(self) -> Json:
         """Return the pool's DaemonSet; empty if it does not exist."""
-        return self._find(self._place.daemonset_path, _CACHED) or {}
-
-    def _find(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Json | None:
-        try:
-            return self._connection.get(path, query, accept)
-        except ClusterError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
+        return self._connection.find(self._place.daemonset_path, _CACHED) or {}
 
     def _write(self, request: Request) -> Json | None:
-        try:
-            return self._connection.ask(request)
-        except ClusterError as error:
-            if error.status in {_NOT_FOUND, _CONFLICT}:
-                return None
-            raise
+        return self._connection.attempt(request, NOT_FOUND, CONFLICT)
 
 
 def now_text() -> str:

@@ -17,7 +17,16 @@ from gpushare_node.adapters.kube.cluster import (
     RELEASED_ANNOTATION,
     ClusterError,
 )
-from gpushare_node.adapters.kube.connection import MERGE_PATCH, METADATA, METADATA_LIST, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import (
+    CONFLICT,
+    MERGE_PATCH,
+    METADATA,
+    METADATA_LIST,
+    NOT_FOUND,
+    Connection,
+    Json,
+    Request,
+)
 from gpushare_node.adapters.kube.observed_node import forget
 from gpushare_node.adapters.kube.views import view_node
 from gpushare_node.core.clock import Clock
@@ -112,7 +121,7 @@ class Uninstall:
             except ClusterError as error:
                 if error.status in _NO_RIGHT:
                     raise
-                if error.status != 404:
+                if error.status != NOT_FOUND:
                     failed.append(name)
         return UninstallReport(
             is_done=not failed, released=tuple(sorted(cleaned)), silent=tuple(sorted(failed)), remaining=remaining
@@ -187,12 +196,10 @@ class Uninstall:
 
     def _is_released(self, name: str) -> bool:
         """Whether a node without a pool's label has answered, has nothing of ours any more, or no longer exists."""
-        try:
-            node = view_node(self._connection.get(f"/api/v1/nodes/{name}"))
-        except ClusterError as error:
-            if error.status == 404:
-                return True
-            raise
+        found = self._connection.find(f"/api/v1/nodes/{name}")
+        if found is None:
+            return True
+        node = view_node(found)
         is_marked = node.labels.keys() & {POOL_LABEL, BACKEND_LABEL} or any(taint.key in _TAINTS for taint in node.taints)
         return RELEASED_ANNOTATION in node.annotations or not is_marked
 
@@ -252,8 +259,4 @@ class Uninstall:
         self._unless_gone(request)
 
     def _unless_gone(self, request: Request) -> None:
-        try:
-            self._connection.ask(request)
-        except ClusterError as error:
-            if error.status not in {404, 409}:
-                raise
+        self._connection.attempt(request, NOT_FOUND, CONFLICT)

@@ -1,29 +1,15 @@
 """Flux installs a bundle half-way to DRA, follows its commits, and releases the nodes when it is deleted. In this order."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.e2e.cluster.cluster_fixture import NOTEBOOKS, SHARED
-from tests.e2e.cluster.dra.agents import BACK_END, Agents, with_agents
+from tests.e2e.cluster.dra.agents import BACK_END, Agents
 from tests.e2e.cluster.dra.objects import tenant
 from tests.e2e.gitops import half_way
-from tests.e2e.gitops.agents_charts import add_agents
 from tests.e2e.gitops.flux.controllers import NAMESPACE as FLUX
 from tests.e2e.gitops.flux.synced import OURS, SYNC, Synced
 from tests.e2e.gitops.half_way import CLAIMS, DRIVER, INSTANCE, PLUGIN, TEMPLATE, TEMPLATES
 from tests.e2e.gitops.synced import PATH
 
 KINDS = "helmrelease.helm.toolkit.fluxcd.io,helmrepository,configmap"
-
-
-@pytest.fixture(scope="module")
-def agents(synced: Synced) -> Iterator[Agents]:
-    """Both back ends, as charts that Flux installs."""
-    with with_agents(synced.cluster_fixture) as agents:
-        add_agents(agents, synced.charts)
-        synced.cluster_fixture.choose(node_1="notebooks", node_2="training")
-        yield agents
 
 
 def test_first_sync_installs_both_back_ends_and_hands_a_node_to_the_driver(synced: Synced, agents: Agents) -> None:

@@ -14,6 +14,9 @@ from gpushare_node.core.clock import Clock, Stopped
 from tests.support.fake_api.server import ApiServer
 from tests.support.waiting import wait_for
 
+LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
+"""Of the runtime's pods and DaemonSets."""
+
 
 class FakeClock:
     """Time goes by as somebody sleeps, at once. With a limit it stops the sleeper there."""
@@ -64,3 +67,17 @@ def server(
 def await_that(holds: Callable[[], bool]) -> None:
     """Wait, in real time, for what another thread is about to do."""
     wait_for(holds)
+
+
+def add_runtimes(api: ApiServer, *nodes: str) -> None:
+    """The DaemonSet of the pool `train`, with these nodes and a runtime on each."""
+    owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
+    for name in nodes:
+        api.add_node(name, labels={"gpushare.dev/pool": "train"})
+        api.add_pod(
+            f"gpushare-train-{name}",
+            namespace="gpushare",
+            node=name,
+            labels=LABELS,
+            owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True},
+        )

@@ -12,6 +12,7 @@ from gpushare_node.adapters.kube.api_endpoint import find_endpoint, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
 from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connect
+from tests.support.certificates import certify
 from tests.support.fake_api.server import ApiServer
 
 NODE = "/api/v1/nodes/n1"
@@ -176,8 +177,8 @@ def test_response_that_is_not_a_json_object_is_an_error(one: ApiServer, tmp_path
 
 
 def test_tls_is_checked_against_the_clusters_ca_and_a_new_ca_is_read(tmp_path: Path) -> None:
-    certificate = _certificate(tmp_path / "server")
-    other = _certificate(tmp_path / "other")
+    certificate = certify(tmp_path / "server.crt")
+    other = certify(tmp_path / "other.crt")
     with ApiServer(certificate=certificate) as api:
         api.add_node("n1")
         folder = _account(tmp_path)
@@ -222,32 +223,3 @@ assert "kubernetes" not in sys.modules
 def _account(folder: Path) -> Path:
     (folder / "token").write_text("token")
     return folder
-
-
-def _certificate(path: Path) -> tuple[Path, Path]:
-    certificate, key = path.with_suffix(".crt"), path.with_suffix(".key")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "1",
-            "-subj",
-            "/CN=test",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key

@@ -8,25 +8,15 @@ import pytest
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
-from tests.node.adapters.kube.kube_fixture import FakeClock, connect
+from tests.node.adapters.kube.kube_fixture import LABELS, FakeClock, add_runtimes, connect
 from tests.support.fake_api.server import ApiServer
 
 REQUEST = "gpushare-uninstall-x/uid-x"
-LABELS = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node"}
 
 
 @pytest.fixture
 def connection(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[Connection]:
-    owner = api.add_daemonset("gpushare-train", labels=LABELS)["metadata"]["uid"]
-    for name in ("n1", "n2", "n3"):
-        api.add_node(name, labels={"gpushare.dev/pool": "train"})
-        api.add_pod(
-            f"gpushare-train-{name}",
-            namespace="gpushare",
-            node=name,
-            labels=LABELS,
-            owner={"kind": "DaemonSet", "name": "gpushare-train", "uid": owner, "controller": True},
-        )
+    add_runtimes(api, "n1", "n2", "n3")
     api.add_node("cpu")
     made = connect(api, tmp_path, clock)
     yield made

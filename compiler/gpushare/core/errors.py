@@ -1,0 +1,9 @@
+"""HintedError: what every error is that a person can do something about."""
+
+
+class HintedError(Exception):
+    """The environment or the call is at fault, not gpushare: a message of one line, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint

@@ -26,7 +26,7 @@ from typing import Any
 
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, ClusterError
 from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
@@ -54,6 +54,7 @@ from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.cluster.dra.devices import DRIVER
+from tests.e2e.scale.crowd import shared_endpoint
 from tests.e2e.scale.driver import DriverPods
 from tests.e2e.scale.nodes import NODES, laden, standing
 from tests.e2e.scale.simulation import NAMESPACE, POOL, await_daemonset
@@ -358,8 +359,7 @@ def main() -> None:
     parser.add_argument("--speed", type=float, required=True)
     parser.add_argument("bundles", nargs=2, type=Path)
     chosen = parser.parse_args()
-    threading.stack_size(512 * 1024)
-    address = find_endpoint(os.environ)
+    address = shared_endpoint()
     former, new = (_policy(bundle) for bundle in chosen.bundles)
     connection = Connection(address, SystemClock())
     with tempfile.TemporaryDirectory() as scratch, many_nodes(chosen, former, address, Path(scratch)) as nodes:

@@ -9,7 +9,6 @@ the DaemonSets begin it.
 
 import argparse
 import json
-import os
 import random
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from typing import Any
 import yaml
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import (
     BACKEND_LABEL,
     NO_BACKEND,
@@ -51,6 +50,7 @@ from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome
 from tests.e2e.cluster.dra.devices import DRIVER
 from tests.e2e.cluster.plugin.offer import Gpu, offers
+from tests.e2e.scale.crowd import shared_endpoint
 from tests.e2e.scale.driver import DriverPods, node_of
 from tests.e2e.scale.nodes import simulated, standing
 from tests.e2e.scale.still import MACHINE, Division, driver_of
@@ -358,8 +358,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("bundles", nargs="+", type=Path)
     chosen = parser.parse_args()
-    threading.stack_size(512 * 1024)
-    address = find_endpoint(os.environ)
+    address = shared_endpoint()
     kubelets = Kubelets(address, VirtualTime())
     names = [f"simulated-{number}" for number in range(chosen.nodes)]
     connection = Connection(address, SystemClock())

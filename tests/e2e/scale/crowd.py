@@ -1,0 +1,30 @@
+"""Hundreds of clients of a real API server in one process, each with connections and threads of its own."""
+
+import os
+import sys
+import threading
+
+import urllib3
+from urllib3.util.ssl_ import create_urllib3_context
+
+from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
+from gpushare_node.core.structs import replace
+
+
+def shared_endpoint() -> ApiEndpoint:
+    """The server that KUBECONFIG names, for all clients of this process. ClusterError.
+
+    What each of them does by itself elsewhere is done once: read the system's certificates, which takes 36 ms of a connection.
+    """
+    threading.stack_size(512 * 1024)
+    # A thread that wants to run asks for it as often as this: at 5 ms, hundreds do little else after the server's restart.
+    sys.setswitchinterval(0.2)
+    address, context = find_endpoint(os.environ), create_urllib3_context()
+    context.check_hostname = False  # no client of the tests' cluster does
+
+    def open_pool() -> urllib3.PoolManager:
+        pool = address.open_pool()
+        pool.connection_pool_kw["ssl_context"] = context
+        return pool
+
+    return replace(address, open_pool=open_pool)

@@ -29,8 +29,8 @@ MEMORY, SHARES = "memory", "shares"
 """Names of capacities."""
 
 
-Counters = Mapping[tuple[str, str], int]
-"""Amounts by the set and the name of a counter."""
+Counters = Mapping[str, int]
+"""Amounts of counters, by set and name as in `gpu-0-counter-set/memory-slice-0`."""
 
 
 class Capacity(Record):

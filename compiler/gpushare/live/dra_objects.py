@@ -82,7 +82,7 @@ def _device(item: Json) -> Device:
 def _counters(item: Json, field: str, key: str) -> Counters:
     """Return the counters of sets: of nodes with the same cards they are the same object."""
     found = (
-        (clean(one.get(key)), clean(name), amount(as_map(counters, name).get("value")))
+        (f"{clean(one.get(key))}/{clean(name)}", amount(as_map(counters, name).get("value")))
         for one in as_maps(item, field)
         for counters in [as_map(one, "counters")]
         for name in counters
@@ -91,8 +91,8 @@ def _counters(item: Json, field: str, key: str) -> Counters:
 
 
 @lru_cache(maxsize=4096)
-def _kept(counters: tuple[tuple[str, str, int], ...]) -> Counters:
-    return {(of, name): number for of, name, number in counters}
+def _kept(counters: tuple[tuple[str, int], ...]) -> Counters:
+    return dict(counters)
 
 
 def _capacity(item: Json) -> Capacity:

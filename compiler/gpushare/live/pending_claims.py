@@ -273,7 +273,7 @@ def _beside(view: _View, one: Listed) -> str:
         return ""
     others = [other for other in view.in_use.get(one.pool, ()) if short & other.device.counters.keys()]
     if not others:
-        return f"{one.device.name} takes more of {join_first(sorted(name for _, name in short))} than its slices have"
+        return f"{one.device.name} takes more of {join_first(sorted(short))} than its slices have"
     held = view.given or {}
     used = [f"{other.device.name}, in use by {_users(held[allocation.key(other)])}" for other in others]
     return f"{one.device.name} has no room beside {join_first(used, _MAX_DEVICES)}"

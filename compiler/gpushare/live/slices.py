@@ -55,9 +55,9 @@ def _current(slices: Iterable[Slice]) -> list[tuple[Slice, bool]]:
     return found
 
 
-def counters(slices: Iterable[Slice]) -> dict[str, dict[tuple[str, str], int]]:
+def counters(slices: Iterable[Slice]) -> dict[str, dict[str, int]]:
     """Return how much of each counter there is in each pool of slices."""
-    found: dict[str, dict[tuple[str, str], int]] = {}
+    found: dict[str, dict[str, int]] = {}
     for one, _ in _current(slices):
         found.setdefault(one.pool, {}).update(one.counters)
     return found

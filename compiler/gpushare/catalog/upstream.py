@@ -40,11 +40,6 @@ class ValueFact(Record):
         return self.schema.get("default")
 
     @property
-    def declared(self) -> bool:
-        """Whether the chart's values file lists it; if not, only the templates read it."""
-        return "default" in self.schema
-
-    @property
     def is_open(self) -> bool:
         """Whether it contains values of its own."""
         return "$ref" in self.schema or self.schema.get("type") == "object"

@@ -5,7 +5,7 @@ them; a test simulates these. Text in `ink` on any of them has a contrast of mor
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from gpushare.core.record import Record
 
@@ -76,11 +76,6 @@ def kind(profile: str | None) -> str:
         return WHOLE
     found = _SLICES.match(profile)
     return found[1] if found and found[1] in LIGHT.colours else OTHER
-
-
-def by_profile(names: Iterable[str], shades: Shades = LIGHT) -> dict[str, str]:
-    """Return the colour of each profile by its name, for a program that colours series by name."""
-    return {name: shades.of(name) for name in names}
 
 
 def channels(colour: str) -> tuple[int, int, int]:

@@ -208,10 +208,7 @@ class NodeMonitor(Struct, frozen=False):
         silent = [
             str(survey.index)
             for survey in surveys
-            if survey.is_fabric_ready is None
-            and survey.fault is None
-            and "-SXM" in survey.name
-            and not (survey.mig and survey.mig.current)
+            if survey.is_fabric_ready is None and survey.fault is None and "-SXM" in survey.name and not survey.is_mig_on
         ]
         lacked, self._lacked_manager = (
             self._lacked_manager,

@@ -34,7 +34,7 @@ def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int
     Other instances are destroyed only if this run created them, if they overlap a missing one, or if MIG is switched off; with
     `takes_all`, after a run that crashed and cannot report what it created, all of them are.
     """
-    standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
+    standing = survey.instances
     kept = {one.gi_id for one in standing if is_whole(one) and instance_spec(one) in former.instances}
     there = {instance_spec(one) for one in standing if one.gi_id in kept}
     missing = tuple(one for one in former.instances if one not in there)
@@ -54,11 +54,10 @@ def rollback_plan(former: FormerGpu, survey: GpuInfo, *, created: Collection[int
 
 def former_of(survey: GpuInfo) -> FormerGpu:
     """Return the layout that a rollback restores. Only whole instances, because no others can be created again."""
-    standing = survey.mig.instances if survey.mig is not None and survey.mig.current else ()
     return FormerGpu(
         uuid=survey.uuid,
-        mig=survey.mig is not None and survey.mig.current,
-        instances=tuple(instance_spec(instance) for instance in standing if is_whole(instance)),
+        mig=survey.is_mig_on,
+        instances=tuple(instance_spec(instance) for instance in survey.instances if is_whole(instance)),
     )
 
 

@@ -66,10 +66,10 @@ def layout_text(survey: GpuInfo) -> str:
     """Return the layout of a GPU as a short text."""
     if survey.modes is not None:
         return survey.modes.word
-    if survey.mig is None or not survey.mig.current:
+    if not survey.is_mig_on:
         return "whole"
     names = names_of(survey)
-    counts = Counter(names.get(instance.profile_id, f"profile {instance.profile_id}") for instance in survey.mig.instances)
+    counts = Counter(names.get(instance.profile_id, f"profile {instance.profile_id}") for instance in survey.instances)
     return ", ".join(f"{count} × {name}" for name, count in sorted(counts.items())) or "MIG on, no instance"
 
 

@@ -146,15 +146,10 @@ class GpuTransaction:
             if isinstance(one, CreateInstance)
         ]
         gone = {operation.instance.gi_id for operation in gpu.operations if isinstance(operation, DestroyInstance)}
-        was_on = before.mig is not None and before.mig.current
-        kept = (
-            [instance_spec(instance) for instance in before.mig.instances if instance.gi_id not in gone]
-            if before.mig and was_on
-            else []
-        )
+        kept = [instance_spec(instance) for instance in before.instances if instance.gi_id not in gone]
         after = self._steps.survey()
-        standing = after.mig.instances if after.mig and after.mig.current else ()
-        if Counter(map(instance_spec, standing)) != Counter((*kept, *created)) or not all(map(_is_sound, standing)):
+        standing = Counter(map(instance_spec, after.instances))
+        if standing != Counter((*kept, *created)) or not all(map(_is_sound, after.instances)):
             raise StepError(
                 ConditionReason.PARTITION_FAILED, f"the driver reports a layout that was not created: {layout_text(after)}"
             )

@@ -74,12 +74,12 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
             continue
         if survey.devices:
             found |= {device.id for device in survey.devices}
-        elif survey.mig is None or not survey.mig.current:
+        elif not survey.is_mig_on:
             found.add(survey.uuid)
         else:
             found |= {
                 compute_instance.uuid
-                for instance in survey.mig.instances
+                for instance in survey.instances
                 for compute_instance in instance.compute
                 if compute_instance.uuid is not None
             }
@@ -88,15 +88,14 @@ def registrable(surveys: tuple[GpuInfo, ...]) -> frozenset[str]:
 
 def has_wrong_mode(survey: GpuInfo, policy: Policy) -> bool:
     """Whether a whole GPU's compute mode keeps tenants out: only MPS needs the exclusive one, and nothing the other."""
-    if survey.compute_mode is None or (survey.mig is not None and survey.mig.current):
+    if survey.compute_mode is None or survey.is_mig_on:
         return False
     allowed = {ComputeMode.DEFAULT, ComputeMode.EXCLUSIVE_PROCESS} if policy.mode.has_daemon else {ComputeMode.DEFAULT}
     return survey.compute_mode not in allowed
 
 
 def _gpu(survey: GpuInfo, allocated: frozenset[str], pending_modes: Mapping[str, bool]) -> Gpu:
-    mig = survey.mig
-    known = {instance.gi_id for instance in mig.instances} if mig is not None and mig.current else set()
+    mig, known = survey.mig, {instance.gi_id for instance in survey.instances}
     has_process = any(gi_id not in known for gi_id, _ in survey.pids)
     return Gpu(
         index=survey.index,

@@ -152,6 +152,16 @@ class GpuInfo(Struct):
     pids: tuple[tuple[int | None, int], ...] = ()
     fault: Fault | None = None
 
+    @property
+    def is_mig_on(self) -> bool:
+        """Whether MIG is on now."""
+        return self.mig is not None and self.mig.current
+
+    @property
+    def instances(self) -> tuple[GpuInstance, ...]:
+        """The MIG instances; none where MIG is off."""
+        return self.mig.instances if self.mig is not None and self.mig.current else ()
+
 
 class Activation(IntEnum):
     """NVML's status of an accepted mode change. The call does not fail with the latter two: the caller must check them."""

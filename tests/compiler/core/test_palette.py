@@ -84,14 +84,6 @@ def test_a_profile_has_the_colour_of_its_size(profile: str | None, kind: str) ->
     assert LIGHT.of(profile) == LIGHT.colours[kind]
 
 
-def test_a_program_gets_a_colour_for_each_name() -> None:
-    assert palette.by_profile(["1g.5gb", "1g.10gb", "3g.20gb"], DARK) == {
-        "1g.5gb": DARK.colours["1g"],
-        "1g.10gb": DARK.colours["1g"],
-        "3g.20gb": DARK.colours["3g"],
-    }
-
-
 @pytest.mark.parametrize(("colour", "number"), [("#000000", 16), ("#ffffff", 231), ("#ff0000", 196), ("#5f87af", 67)])
 def test_the_nearest_of_256_colours(colour: str, number: int) -> None:
     assert palette.nearest_of_256(colour) == number

@@ -303,7 +303,7 @@ def test_a_claim_made_for_a_pod_is_used_by_no_other(
 ) -> None:
     """Admission sent its pod to the nodes of the pool; a pod that names the claim may be sent to those of any.
 
-    Also where somebody has taken the owner from the claim: the name of one that Kubernetes made does not say where it leads.
+    Also where a person has taken the owner from the claim: the name of one that Kubernetes made does not say where it leads.
     """
     item = claim(name, share())
     item["metadata"]["ownerReferences"] = [] if owned is None else [owner | owned]

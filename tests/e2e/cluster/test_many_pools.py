@@ -1,6 +1,10 @@
-"""Admission with two thousand pools, on a real API server: each for five namespaces, and with a long name."""
+"""Admission with two thousand pools, on a real API server: each for five namespaces, and with a long name.
+
+With five hundred of NVIDIA's DRA driver, of which there is more to look up.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +38,24 @@ def test_admission_cost_is_independent_of_the_number_of_pools(policies: Cluster)
         policies, pod(({SHARED: 1},) * containers, where="strangers", **affinity(term("In", *named)))
     )
     assert "a folder of the host" in refusal(policies, pod(where="course", volumes=[{"name": "v", "hostPath": {"path": "/"}}]))
+
+
+def test_the_own_name_of_each_class_leads_to_its_pool_alone(api: Cluster, tmp_path: Path) -> None:
+    common = "gpusPerNode: 1, namespaces: [physics], sharing: {mode: exclusive}"
+    pools = {name(number): "backend: dra, card: v100-pcie-32gb" for number in range(500)}
+    pools |= {"one": "card: l4", "two": "card: t4"}
+    lines = (f"    {pool}: {{{more}, nodes: {{matchLabels: {{p: {pool}}}}}, {common}}}\n" for pool, more in pools.items())
+    text = (
+        "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: many}\n"
+        f"spec:\n  kubernetes: '1.36'\n  platform: {{dra: {{}}}}\n  pools:\n{''.join(lines)}"
+    )
+    shown = (argument for one in ("pods", "claims") for argument in ("--show-only", f"templates/admission/{one}.yaml"))
+    with admitting(api, text, tmp_path, *shown):
+        for number in (0, 499):
+            own = ({f"deviceclass.resource.kubernetes.io/gpushare-{name(number)}": 1},)
+            other = pod(own, choose=name(499 - number))
+            api.wait(lambda other=other: "does not have" in refusal(api, other), "it is refused elsewhere")
+            assert refusal(api, pod(own, choose=name(number))) == ""
 
 
 def name(number: int) -> str:

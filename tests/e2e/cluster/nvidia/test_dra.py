@@ -235,6 +235,9 @@ def test_claims_with_one_interval_share_a_gpu_and_with_two_none(cluster_fixture:
     cluster_fixture.dismiss("later")
     assert said_to_gpus(cluster_fixture) == set_to(0)
     cluster_fixture.choose(node_1=None, node_2=None)
+    # Until then the runtime gives the nodes back to the device plugin.
+    labels = cluster_fixture.labels
+    cluster_fixture.cluster.wait(lambda: not any(BACK_END in labels(node) for node in BOTH), "the nodes are released")
 
 
 def test_with_intervals_no_claim_ends_on_a_gpu_that_has_none(cluster_fixture: ClusterFixture, agents: Agents) -> None:

@@ -24,7 +24,7 @@ EXIT_CODES = (
 
 
 class CouldNotRunError(HintedError):
-    """The call is at fault, or what it names, and the command itself found it."""
+    """The command cannot do what the call asks."""
 
 
 class FindingsError(Exception):

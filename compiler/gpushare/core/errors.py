@@ -1,4 +1,4 @@
-"""HintedError: what every error is that a person can do something about."""
+"""HintedError: the base of all errors that a person can act on."""
 
 
 class HintedError(Exception):

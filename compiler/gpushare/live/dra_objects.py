@@ -80,7 +80,7 @@ def _device(item: Json) -> Device:
 
 
 def _counters(item: Json, field: str, key: str) -> Counters:
-    """Return the counters of sets: of nodes with the same cards they are the same object."""
+    """Return the counters of all sets. Nodes with the same cards share one object: of many nodes it is half of their memory."""
     found = (
         (f"{clean(one.get(key))}/{clean(name)}", amount(as_map(counters, name).get("value")))
         for one in as_maps(item, field)

@@ -147,7 +147,7 @@ def test_uninstall_abandoned_by_helm_withdraws_its_requests(nodes: ClusterFixtur
 
 
 def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes: ClusterFixture) -> None:
-    nodes.install(intent(training=FAST), "--set", "uninstall.timeout=25s")
+    nodes.install(intent(training=FAST), "--set", "uninstall.timeout=60s")
     await_offers(nodes, {SEVEN: 14})
     sleeper(nodes, "asleep", "node-1", SEVEN)
     try:
@@ -162,8 +162,8 @@ def test_uninstall_blocked_by_tenants_reports_the_node_and_changes_nothing(nodes
     # Helm takes no upgrade any more, the release being in the midst of its end: it is to be ended again.
     refused = nodes.release.try_helm("upgrade", "gpushare", str(nodes.compile(intent(training=FAST)) / "chart"))
     assert refused.returncode != 0
-    # Its time is the release's 25 s each time, which a busy machine may exceed without a tenant.
-    nodes.cluster.wait(lambda: nodes.release.try_helm("uninstall", "gpushare").returncode == 0, "it is uninstalled")
+    # Once, and in the release's minute, which is long enough on a busy machine too.
+    nodes.release.uninstall()
     nodes.await_no_trace(KEPT)
 
 

@@ -14,7 +14,7 @@ from gpushare_node.core.structs import replace
 def shared_endpoint() -> ApiEndpoint:
     """The server that KUBECONFIG names, for all clients of this process. ClusterError.
 
-    What each of them does by itself elsewhere is done once: read the system's certificates, which takes 36 ms of a connection.
+    The system's certificates are read once, and not for each connection, of which that is most of the cost.
     """
     threading.stack_size(512 * 1024)
     # A thread that wants to run asks for it as often as this: at 5 ms, hundreds do little else after the server's restart.

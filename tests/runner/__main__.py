@@ -4,13 +4,16 @@ import argparse
 import os
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.runner import builds, choice, lanes, needs, report, suites, unit
 from tests.runner.running import Outcome
 from tests.runner.suites import Suite
+from tests.support import in_memory
 
 _NOT_RUN = (
     "`make test` needs no root, no Go and no Debian package. "
@@ -31,6 +34,15 @@ def main() -> int:
     """The exit code: 0 passed, 1 a test failed or was left out against the rules, 2 what was asked for cannot run."""
     arguments = _parser().parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
+    place = in_memory.folder_for(otherwise=Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix="gpushare-", dir=place) as folder:
+        # For others too, as /tmp is: some tests run programs as another user.
+        Path(folder).chmod(0o1777)
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "ci":
         return _ci()
     return _all(arguments) if arguments.command == "all" else _unit(with_lint=arguments.command == "test")

@@ -62,6 +62,8 @@ def run(collected: Sequence[str], options: Sequence[str] = (), *, call: Callable
             "pytest",
             *collected,
             f"--hypothesis-seed={seed}",
+            # Shorter than pytest's own: the path of a socket has a hundred characters at most.
+            f"--basetemp={folder}/t",
             "-o",
             f"cache_dir={folder}/cache",
             "-o",

@@ -253,7 +253,7 @@ def test_containers_of_no_pool_are_left_out_with_a_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "is_present"), scale.some([(seed, is_present) for seed in range(6) for is_present in (True, False)], 12)
+    ("seed", "is_present"), scale.some([(seed, is_present) for seed in range(3) for is_present in (True, False)], 6)
 )
 def test_predicted_endings_are_those_of_the_real_enforcement(
     seed: int, is_present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -298,7 +298,7 @@ def ended(own: History, window: tuple[int, int], cap_of: Any) -> int:
     return found
 
 
-@pytest.mark.parametrize("seed", scale.part(range(60), 60))
+@pytest.mark.parametrize("seed", scale.part(range(30), 30))
 def test_what_is_advised_by_default_ends_no_more_on_later_data_than_it_says(seed: int) -> None:
     days = 4
     whole = used(("atlas", 24, LIKE_THE_PUBLIC_ONE), days=days + 2, seed=seed)

@@ -63,7 +63,7 @@ def random_uses(seed: int, seconds: int) -> list[ContainerUse]:
     return [*made, second]
 
 
-@pytest.mark.parametrize(("seed", "action"), scale.some([(seed, one) for seed in range(8) for one in ("kill", "evict")], 16))
+@pytest.mark.parametrize(("seed", "action"), scale.some([(seed, one) for seed in range(4) for one in ("kill", "evict")], 8))
 def test_it_ends_whom_the_real_enforcement_ends(
     seed: int, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +76,7 @@ def test_it_ends_whom_the_real_enforcement_ends(
     assert len(real) >= seconds // 150
 
 
-@pytest.mark.parametrize("seed", scale.some(range(6), 6))
+@pytest.mark.parametrize("seed", scale.some(range(3), 3))
 def test_what_it_skips_changes_nothing(seed: int) -> None:
     seconds = 900 if scale.is_long else 300
     uses = random_uses(seed, seconds)

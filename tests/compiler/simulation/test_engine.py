@@ -16,7 +16,7 @@ from tests.compiler.simulation.oracle import Fate, Oracle
 from tests.support import scale
 
 PARTS = 10
-CASES = scale.examples(10_000) // PARTS
+CASES = scale.examples(5000) // PARTS
 
 
 def drawn(seed: int) -> tuple[Supply, Workload, Settings]:

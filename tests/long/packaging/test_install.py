@@ -78,12 +78,11 @@ def works_in(venv: Path, place: Path) -> None:
     assert run(venv / "bin" / "python", "-m", "gpushare", "--version", cwd=place).strip()
 
 
-@pytest.mark.parametrize("form", ["wheel", "sdist", "editable"])
+@pytest.mark.parametrize("form", ["sdist", "editable"])
 def test_an_install_works_from_an_empty_folder(
     form: str, clone: Path, distributions: dict[str, Path], wheels: Path, tmp_path: Path
 ) -> None:
     what: dict[str, list[str | Path]] = {
-        "wheel": [distributions["gpushare_compiler.whl"]],
         "sdist": [distributions["gpushare_compiler.gz"]],
         "editable": ["-e", clone],
     }

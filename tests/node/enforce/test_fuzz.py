@@ -48,7 +48,7 @@ def test_no_process_is_signalled_without_proof_on_a_hostile_node(
 
 @pytest.mark.parametrize(
     ("mode", "rows", "seed"),
-    scale.some([("mps", 200_000 if scale.is_long else 10_000, 4), ("time-slicing", 1_000_000, 3)], 2),
+    scale.some([("mps", 60_000 if scale.is_long else 10_000, 4), ("time-slicing", 1_000_000, 3)], 2),
 )
 def test_no_process_is_signalled_without_proof_in_a_million_rows(start_fuzz: _Start, mode: str, rows: int, seed: int) -> None:
     """Read from files, these take three times as long, most of it in the kernel."""

@@ -8,7 +8,7 @@ from tests.node.reconcile import test_dra_chaos as dra
 from tests.node.reconcile.test_chaos import LOT, QUICK, die_and_recover, live_through
 from tests.support.fake_api.server import ApiServer
 
-MANY = 1000
+MANY = 500
 
 
 @pytest.mark.failure_case(16)

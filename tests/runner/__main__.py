@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.runner import builds, choice, lanes, needs, report, suites, unit
 from tests.runner.running import Outcome
@@ -34,11 +33,8 @@ def main() -> int:
     """The exit code: 0 passed, 1 a test failed or was left out against the rules, 2 what was asked for cannot run."""
     arguments = _parser().parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
-    place = in_memory.folder_for(otherwise=Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix="gpushare-", dir=place) as folder:
-        # For others too, as /tmp is: some tests run programs as another user.
-        Path(folder).chmod(0o1777)
-        os.environ["TMPDIR"] = tempfile.tempdir = folder
+    with in_memory.folder() as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         return _run(arguments)
 
 

@@ -5,7 +5,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # What is installed: the program alone, what `make test` needs, and what the other suites need. Each by one call of pip, which
-# builds the program again each time. Python compiles what it imports, a small part of the packages, when it first imports it.
+# builds the program again each time, by the newest pip: older ones need twice as long to choose among all releases of all packages.
+# Python compiles what it imports, a small part of the packages, when it first imports it.
+INSTALL = PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile
 EMPTY   = $(VENV)/.empty
 PROGRAM = $(VENV)/.program
 READY   = $(VENV)/.ready
@@ -37,21 +39,22 @@ help:  ## what can be made
 $(EMPTY):
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) has no venv: install Debian's package python3-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --upgrade pip
 	@touch $@
 
 $(PROGRAM): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare into $(VENV)"
-	@$(BIN)/pip install --quiet --no-compile --editable .
+	@$(INSTALL) --editable .
 	@touch $@
 
 $(READY): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare and what its tests need into $(VENV): 420 MB"
-	@$(BIN)/pip install --quiet --no-compile --editable '.[test]' --editable node-runtime
+	@$(INSTALL) --editable '.[test]' --editable node-runtime
 	@touch $@ $(PROGRAM)
 
 $(SUITES): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@echo "installing gpushare and what all its suites need into $(VENV): 560 MB"
-	@$(BIN)/pip install --quiet --no-compile --editable '.[suites]' --editable node-runtime
+	@$(INSTALL) --editable '.[suites]' --editable node-runtime
 	@touch $@ $(READY) $(PROGRAM)
 
 demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute

@@ -9,18 +9,22 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 
+_PATIENCE = 30
+"""Seconds without a byte after which a connection is given up."""
 _NOT_NOW = (http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE, http.HTTPStatus.GATEWAY_TIMEOUT)
 
 
 class _SocketConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=_PATIENCE)
         self._path = path
 
     def connect(self) -> None:
@@ -67,6 +71,21 @@ def send_as(token: str, server: socket.socket, method: str, path: str, *, body: 
     # The network namespace is the fence: nobody stands in between.
     connection.sock = ssl._create_unverified_context().wrap_socket(server)
     return _answer(connection, method, path, body, {"Content-Type": form, "Authorization": f"Bearer {token}"})
+
+
+def watch(proxy: Path, path: str, **query: str) -> Iterator[Any]:
+    """The events of a watch, until the API server ends it, which is after less than a connection's patience. MachineError."""
+    connection = _SocketConnection(proxy)
+    try:
+        connection.request("GET", f"{path}?{urlencode({'watch': '1', 'timeoutSeconds': str(_PATIENCE - 5), **query})}")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise MachineError(f"watch {path}: {answer.status}")
+        yield from map(json.loads, answer)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise MachineError(f"watch {path}: {error}") from error
+    finally:
+        connection.close()
 
 
 def _answer(

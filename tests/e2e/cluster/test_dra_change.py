@@ -24,7 +24,7 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{COURSE}/deployments/service"
 
 
 class Witness:
-    """Looks at GPUs and offers all the time, until it is told that the change is over."""
+    """Looks at GPUs and offers five times a second, until it is told that the change is over."""
 
     def __init__(self, cluster_fixture: ClusterFixture, agents: Agents) -> None:
         self._fixture, self._agents = cluster_fixture, agents
@@ -45,7 +45,7 @@ class Witness:
 
     def _watch(self) -> None:
         last = time.monotonic()
-        while not self._is_over.wait(0.05):
+        while not self._is_over.wait(0.2):
             with suppress(MachineError):
                 now = time.monotonic()
                 self._look(now - last)

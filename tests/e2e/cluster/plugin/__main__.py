@@ -20,12 +20,12 @@ import grpc
 import yaml
 
 from tests.e2e.cluster.machine import MachineError
+from tests.e2e.cluster.plugin.label import WatchedLabel
 from tests.e2e.cluster.plugin.mps import Daemons
 from tests.e2e.cluster.plugin.offer import ConfigError, Gpu, Offer, offers
 from tests.e2e.cluster.plugin.server import KUBELET, Resource
 from tests.e2e.cluster.proxy import read
 
-LABEL = "nvidia.com/device-plugin.config"
 _LOOK_SECONDS = 0.25
 
 
@@ -37,6 +37,7 @@ class Plugin:
         self.configs = configs
         self.proxy = proxy
         self.label = ""
+        self.watched = WatchedLabel(node, proxy)
         self.resources: dict[str, Resource] = {}
         self.daemons = Daemons()
         self.kubelet: int | None = None
@@ -49,12 +50,13 @@ class Plugin:
 
     def run(self) -> None:
         """Until the process is ended. Without kubelet it begins anew, as NVIDIA's container does when it has exited."""
+        self.watched.start()
         while True:
             try:
                 self._serve(_wanted({}, _enumerate()))
                 while True:
                     self.follow()
-                    time.sleep(_LOOK_SECONDS)  # the plugin asks again for its node's label
+                    self.watched.has_changed.wait(_LOOK_SECONDS)
             except grpc.RpcError as error:
                 print(f"kubelet does not answer: {error}", flush=True)
                 self.withdraw()
@@ -69,10 +71,9 @@ class Plugin:
         """One look at kubelet's socket and at the label."""
         if self.kubelet is not None and _inode(KUBELET / "kubelet.sock") not in (None, self.kubelet):
             self.withdraw()
-        # From the API server's cache, as a watch would have it: this is asked all the time.
-        node = self.read(f"/api/v1/nodes/{self.node}", resourceVersion="0")
-        label = node["metadata"]["labels"].get(LABEL, "") if node and self.configs else self.label
-        if label == self.label:
+        self.watched.has_changed.clear()
+        label = self.watched.value
+        if label is None or label == self.label or not self.configs:
             return
         config = self.config(label) if label else {}
         if config is None:
@@ -108,10 +109,10 @@ class Plugin:
         for resource in list(self.resources):
             self.resources.pop(resource).stop()
 
-    def read(self, path: str, **query: str) -> Any:
+    def read(self, path: str) -> Any:
         """The object at the path; None if there is none, or no answer."""
         try:
-            return json.loads(read(self.proxy, path, **query) or "null")
+            return json.loads(read(self.proxy, path) or "null")
         except MachineError:
             return None
 

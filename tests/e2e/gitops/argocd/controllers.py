@@ -16,7 +16,7 @@ from tests.e2e.gitops.argocd.program import custom_resources, program
 from tests.support import helm
 
 NAMESPACE = "argocd"
-RESYNC = 5
+RESYNC = 15
 """Seconds after which the controller compares an Application again, though nothing has changed. Usually 180."""
 
 _API = "/apis/argoproj.io/v1alpha1"

@@ -117,7 +117,7 @@ def agree(compilation: Compilation, folder: Path, run_helm: Callable[..., Any]) 
     return by_identity(first)
 
 
-@pytest.mark.parametrize("name", scale.part(SMALL, 4) + ["fifty"] * scale.is_long)
+@pytest.mark.parametrize("name", scale.part(SMALL, 8) + ["fifty"] * scale.is_long)
 def test_both_majors_render_equal_objects(name: str, compiled, tmp_path, run_helm) -> None:
     agree(compiled(name), tmp_path, run_helm)
 

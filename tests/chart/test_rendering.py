@@ -32,7 +32,7 @@ def test_rendered_sizes_of_policies_and_tenancy_match_the_estimate(bundle: Bundl
 
 @pytest.mark.parametrize(
     "bundle",
-    scale.part([each for each in BUNDLES if each is not FIFTY], 3),
+    scale.part([each for each in BUNDLES if each is not FIFTY], 6),
     ids=lambda bundle: bundle.name,
 )
 @every_major

@@ -246,7 +246,7 @@ def namespace_of(compilation: Compilation) -> str:
 
 
 def test_helm_takes_all_extremes_that_a_check_accepts(run_helm: Any, tmp_path: Any) -> None:  # noqa: F811
-    alone = [(place, value) for place, value in scale.some(CHOICES, 4) if is_accepted(compiled([(place, value)]))]
+    alone = [(place, value) for place, value in scale.some(CHOICES, 8) if is_accepted(compiled([(place, value)]))]
     left = dict.fromkeys(place for place, _ in alone)
     number = 0
     while alone:

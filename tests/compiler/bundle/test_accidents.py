@@ -136,7 +136,7 @@ def test_failure_at_any_step_leaves_whole_files_and_the_next_compile_finishes(
     former = memory(OLD) if before is BEFORE else lock.EMPTY
     ended = set()
     # What fails differs in its number alone.
-    for step in scale.some(range(1, MAX_STEPS), 12 if status == FAILED else 4):
+    for step in scale.some(range(1, MAX_STEPS), 24 if status == FAILED else 8):
         folder = fresh(tmp_path, step, before)
         result = interrupted(step, accident, partial(writer.write, bundle(ADDED), folder, former))
         assert result in {status, 0}, step

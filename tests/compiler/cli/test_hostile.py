@@ -151,7 +151,7 @@ def plain_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
     return seconds
 
 
-@pytest.mark.parametrize("name", scale.part(list(HOSTILE), 12))
+@pytest.mark.parametrize("name", scale.part(list(HOSTILE), 24))
 def test_hostile_input_is_cheap_to_check(name: str, tmp_path: Path, plain_seconds: float) -> None:
     text, code = HOSTILE[name]
     exit_code, told, seconds, mib = checked(text if isinstance(text, bytes) else text.encode(), tmp_path)

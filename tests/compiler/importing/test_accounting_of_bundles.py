@@ -67,7 +67,7 @@ def edits(example: str) -> list[tuple[str, tuple[Any, ...]]]:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_no_value_of_a_bundle_can_be_edited_unnoticed(example: str, remove: bool) -> None:
     whole, silent = result(example), []
-    for path, leaf in scale.some(edits(example), 40):
+    for path, leaf in scale.some(edits(example), 80):
         document = copy.deepcopy(bundle(example)[path])
         place = document
         for step in leaf[:-1]:

@@ -103,7 +103,7 @@ def plain_seconds() -> float:
     return float(measured["seconds"])
 
 
-@pytest.mark.parametrize("name", scale.part(list(HOSTILE), 8))
+@pytest.mark.parametrize("name", scale.part(list(HOSTILE), 16))
 def test_hostile_text_costs_little(name: str, plain_seconds: float) -> None:
     data, code = HOSTILE[name]
     measured = measure(data)

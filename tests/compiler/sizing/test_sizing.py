@@ -52,7 +52,7 @@ def compiled(demand: Demand, option: Option) -> tuple[dict[str, int], dict[tuple
 def test_a_compile_of_an_options_intent_gives_its_shares_and_caps(card: str) -> None:
     every = product((((7, 3),), ((9, 11),), ((None, 20),), ((2, 30), (9, 5))), (1, 3), (None, 4))
     asked = [(needs, gpus, nodes) for needs, gpus, nodes in every if nodes or needs[0][0]]
-    for needs, gpus, nodes in scale.some(asked, 4):
+    for needs, gpus, nodes in scale.some(asked, 8):
         found = size(demanded(card, *needs, gpus=gpus, nodes=nodes))
         for option in [one for variant in VARIANTS for one in found.options if one.variant is variant][:2]:
             resources, caps = compiled(found.demand, option)

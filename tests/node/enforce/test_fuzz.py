@@ -33,7 +33,7 @@ def start_fuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Sta
     ("mode", "admission", "rows", "seed"),
     scale.some(
         [
-            ("time-slicing", "none", 60_000 if scale.is_long else 7_000, 1),
+            ("time-slicing", "none", 60_000 if scale.is_long else 5_000, 1),
             ("mps", "none", 30_000, 2),
             ("time-slicing", "deny", 60_000, 5),
         ],

@@ -16,7 +16,7 @@ from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 
-QUICK, LOT = 50, 25
+QUICK, LOT = 25, 25
 """tests/long goes on behind the quick ones."""
 
 

@@ -317,7 +317,7 @@ def test_the_window_is_checked_again_when_the_drain_has_ended(node: LoopNode) ->
     assert (node.gpus.stands(0), node.taints(), node.holds_slot()) == (set(SEVEN), set(), False)
 
 
-@pytest.mark.parametrize("seed", scale.part(range(2, 42), 20))
+@pytest.mark.parametrize("seed", scale.part(range(2, 42), 40))
 def test_no_disruptive_change_begins_outside_a_window(node: LoopNode, seed: int) -> None:
     """Restarts, clocks that jump, tenants that come and go, a plugin that vanishes, a driver that fails: over some days."""
     chance = random.Random(seed)

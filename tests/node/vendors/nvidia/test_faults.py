@@ -210,7 +210,7 @@ def test_the_functions_below_are_all_that_are_called(tmp_path: Any, monkeypatch:
     assert {name for name in called if name.startswith("nvml")} == {*READING, *CHANGING}
 
 
-@pytest.mark.parametrize("function", READING)
+@pytest.mark.parametrize("function", scale.part(READING, 4))
 def test_a_failing_function_makes_an_error_or_a_fault_and_never_a_wrong_value(node: FakeNvml, function: str) -> None:
     if function in ONLY_INSTEAD_OF_ANOTHER:
         node.fail(ONLY_INSTEAD_OF_ANOTHER[function], 13)

@@ -16,7 +16,7 @@ from tests.e2e.cluster.fake_gpus import Fleet
 from tests.e2e.cluster.images import TENANT
 from tests.e2e.cluster.machine import PATIENCE, MachineError
 from tests.e2e.cluster.node import GPU_CLIENTS, Node
-from tests.e2e.cluster.release import KEPT_KINDS, NAME, Release
+from tests.e2e.cluster.release import KEPT_KINDS, NAME, UNCHECKED, Release
 from tests.support import helm
 from tests.support.fake_nvml import FakeNvml
 
@@ -272,7 +272,7 @@ class ClusterFixture:
 
     def install(self, text: str, *arguments: str) -> None:
         """Compile the intent and install or upgrade to it."""
-        self.release.install(self.compile(text), *arguments)
+        self.release.install(self.compile(text), UNCHECKED, *arguments)
 
     def pod_of(self, node: str) -> Object | None:
         """The runtime's pod on the node: the youngest that is not ending."""

@@ -14,6 +14,8 @@ KEPT_KINDS = "configmaps,resourceclaimtemplates"
 """What an uninstallation keeps, and one without hooks."""
 _REPOSITORY, _, _TAG = RUNTIME.rpartition(":")
 IMAGE = ("--set-string", f"image.repository={_REPOSITORY},image.tag={_TAG},image.pullPolicy=Never")
+UNCHECKED = "--disable-openapi-validation"
+"""Helm compares no object with the API server's definitions, which takes half of its time: `test_examples.py` has it do so."""
 
 
 class Release:

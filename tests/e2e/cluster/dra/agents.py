@@ -18,6 +18,7 @@ from tests.e2e.cluster.cluster_fixture import COURSE, ClusterFixture, intent
 from tests.e2e.cluster.dra import driver
 from tests.e2e.cluster.dra.devices import DRIVER, Object
 from tests.e2e.cluster.images import PAUSE, RUNTIME
+from tests.e2e.cluster.release import UNCHECKED
 from tests.support.paths import ROOT
 
 BACK_END = "gpushare.dev/backend"
@@ -152,7 +153,7 @@ class Agents:
             edit(bundle)
         for file in bundle.glob("*namespace.yaml"):
             self._cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename", file)
-        self._fixture.release.install(bundle)
+        self._fixture.release.install(bundle, UNCHECKED)
         self.install_plugin(yaml.safe_load((bundle / "device-plugin/values.yaml").read_text()))
         values = bundle / "dra-driver-nvidia-gpu/values.yaml"
         if values.exists():

@@ -6,7 +6,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 # What is installed: the program alone, what `make test` needs, and what the other suites need. Each by one call of pip, which
 # builds the program again each time, by the newest pip: older ones need twice as long to choose among all releases of all packages.
-# Python compiles what it imports, a small part of the packages, when it first imports it.
+# That one shows the warnings of a build that succeeds, which are left out. Python compiles what it imports, a small part of the
+# packages, when it first imports it.
 INSTALL = PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile
 EMPTY   = $(VENV)/.empty
 PROGRAM = $(VENV)/.program

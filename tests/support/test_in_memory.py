@@ -1,7 +1,7 @@
 """Temporary files lie in memory only where they fit and programs may run from it, and none of them outlives the next run."""
 
+import fcntl
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,11 +40,23 @@ def test_one_that_does_not_serve_is_left(monkeypatch: pytest.MonkeyPatch, shared
 
 
 def test_what_killed_runs_left_goes_and_what_others_use_stays(shared: Path) -> None:
-    ended = subprocess.Popen("true")
-    ended.wait()
-    (shared / f"gpushare-{ended.pid}-abc" / "files").mkdir(parents=True)
-    kept = {shared / f"gpushare-{os.getpid()}-abc", shared / "gpushare-clusters", shared / "other"}
-    for folder in kept:
-        folder.mkdir()
-    with in_memory.folder() as made:
-        assert set(shared.iterdir()) == {*kept, made}
+    """A folder of another name is nobody's here, also one that looks like a release; one that is new may be locked yet."""
+    made = {name: shared / f"gpushare-run-{name}" for name in ("killed00", "used0000", "new00000")}
+    other = shared / "gpushare-0.1.0-download"
+    for folder in (*made.values(), other):
+        (folder / "files").mkdir(parents=True)
+        os.utime(folder, (0, 0) if folder != made["new00000"] else None)
+    lock = os.open(made["used0000"], os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with in_memory.folder() as own:
+            assert set(shared.iterdir()) == {made["used0000"], made["new00000"], other, own}
+    finally:
+        os.close(lock)
+
+
+def test_a_folder_in_use_is_locked(shared: Path) -> None:
+    with in_memory.folder() as first:
+        os.utime(first, (0, 0))
+        with in_memory.folder():
+            assert first.is_dir()

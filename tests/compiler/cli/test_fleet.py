@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import pty
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from gpushare.cli import fleet
 from gpushare.cli.exits import ExitCode
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
+from tests.support.terminal import on_terminal
 
 FLEET = """\
 clusters:
@@ -283,13 +283,7 @@ def test_invalid_call_is_refused(folder: Path, arguments: tuple[str, ...]) -> No
 def test_progress_is_shown_only_on_a_terminal(folder: Path) -> None:
     """And the line is gone at the end; a log of a pipeline has none of it."""
     assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).stderr == ""
-    reader, terminal = pty.openpty()
-    try:
-        done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder, stderr=terminal)
-        shown = os.read(reader, 4096).decode()
-    finally:
-        os.close(reader)
-        os.close(terminal)
+    done, shown = on_terminal(lambda at: gpushare("compile", "--fleet", "clusters.yaml", cwd=folder, stderr=at))
     assert done.returncode == 0
     assert shown == "\r\x1b[K1 of 2 clusters\r\x1b[K2 of 2 clusters\r\x1b[K"
 

@@ -1,13 +1,14 @@
 """The pager on a pseudo-terminal: when there is one, and which."""
 
 import os
-import pty
 import subprocess
 import sys
 import termios
 from pathlib import Path
 
 import pytest
+
+from tests.support.terminal import on_terminal
 
 ROWS, COLUMNS = 10, 80
 MARK = "sed s/^/paged:/"
@@ -21,25 +22,18 @@ def ended(
     """Run gpushare on a terminal to its end; its exit code and what the terminal showed."""
     inherited = {name: value for name, value in os.environ.items() if name not in SET_BY_USERS}
     surroundings = {**inherited, "PYTHONUTF8": "1", "TERM": "xterm", **environment}
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (rows, COLUMNS))
-    with subprocess.Popen(
-        [sys.executable, "-m", "gpushare", *arguments],
-        cwd=cwd,
-        env=surroundings,
-        stdin=theirs if stdin is None else stdin,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while some := os.read(ours, 65536):
-                shown += some
-        except OSError:
-            os.close(ours)  # the process has ended
-    return process.returncode, shown.decode(errors="replace").replace("\r\n", "\n")
+
+    def run(at: int) -> int:
+        termios.tcsetwinsize(at, (rows, COLUMNS))
+        command = [sys.executable, "-m", "gpushare", *arguments]
+        own = at if stdin is None else stdin
+        done = subprocess.run(
+            command, cwd=cwd, env=surroundings, stdin=own, stdout=at, stderr=at, start_new_session=True, check=False
+        )
+        return done.returncode
+
+    code, shown = on_terminal(run)
+    return code, shown.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tests.node.cli.cli_environment import COMMAND, CliEnvironment, text_of
 from tests.support.fake_api.server import ApiServer
 from tests.support.fake_nvml import FakeNvml
 from tests.support.ports import free_port
+from tests.support.terminal import on_terminal
 from tests.support.waiting import PATIENCE, wait_for
 
 
@@ -295,23 +294,7 @@ def test_colour_is_used_on_terminals_unless_no_color_is_set(cli_environment: Cli
 
 
 def _on_a_terminal(argv: list[str], environment: dict[str, str]) -> str:
-    ours, theirs = pty.openpty()
-    heard: list[bytes] = []
-
-    def listen() -> None:
-        try:
-            while some := os.read(ours, 4096):
-                heard.append(some)
-        except OSError:
-            return  # The other side is closed.
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    subprocess.run(argv, env=environment, stdout=theirs, stderr=theirs, check=False)
-    os.close(theirs)
-    listener.join(PATIENCE)
-    os.close(ours)
-    return b"".join(heard).decode()
+    return on_terminal(lambda at: subprocess.run(argv, env=environment, stdout=at, stderr=at, check=False))[1]
 
 
 def test_enforce_keeps_the_labels_that_apply_published(cli_environment: CliEnvironment, api: ApiServer) -> None:

@@ -10,6 +10,7 @@ the tenant may have forged every further one.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpushare_node.core.structs import Struct
 from gpushare_node.guard.identity import ContainerId
@@ -32,6 +33,9 @@ _RUNTIME = (
 _FOREIGN = re.compile(rf"(?!{_RUNTIME}$).*\.service|user(?:-.*)?\.slice|machine\.slice|libpod-.*")
 
 _DELETED = " (deleted)"
+
+_TEXTS, _LONGEST = 1024, 4096
+"""So many results are kept, of texts of so many characters at most: tenants make cgroups, and long names, as they like."""
 
 
 class CgroupLocation(Struct):
@@ -58,6 +62,12 @@ def locate(text: str, own: tuple[ContainerId, ...] = ()) -> CgroupLocation:
     The containers that the reader is in as well are skipped: if a whole cluster runs in a pod, they are the node that it
     observes. Of the others only the outermost counts. If lines name different containers, there is no candidate.
     """
+    # The enforcement reads the texts of all processes in each cycle, and nearly all are as in the cycle before.
+    return _located(text, own) if len(text) <= _LONGEST else _located.__wrapped__(text, own)
+
+
+@lru_cache(_TEXTS)
+def _located(text: str, own: tuple[ContainerId, ...]) -> CgroupLocation:
     paths = tuple(_paths(text))
     found: list[_Level] = []
     for path in paths:

@@ -1,6 +1,7 @@
 """From the text of a cgroup file to the container: every way in which paths are written, and every way to forge one."""
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -222,3 +223,14 @@ def test_a_container_of_a_runtime_with_another_cgroup_driver_than_kubelets_is_at
     path = f"/system.slice/{service}/kubepods-besteffort-pod{uid.replace('-', '_')}.slice:cri-containerd:{container}"
     found = locate(f"0::{path}\n").candidates
     assert [(one.pod_uid, one.container) for one in found] == [(uid, container)]
+
+
+def test_many_long_texts_do_not_fill_our_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(1_200):
+            text = f"1:{number}:{PATHS['CRI-O']}/{'x' * 20_000}\n"
+            assert locate(text).candidates == (FOUND,)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -5,33 +5,18 @@ Kubernetes has no OpenAPI.
 """
 
 import functools
-import hashlib
-import os
 import re
-import subprocess
 from pathlib import Path
 
-from tests.support import cache
+from tests.support.go_module import GoModule
 
 _HERE = Path(__file__).parent
-_PACKAGES = {
-    "kubernetes": tuple(
-        f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-    ),
-    "containerd": tuple(
-        f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")
-    ),
-    "etcd": ("go.etcd.io/etcd/server/v3",),
-}
-_RENAMED = {"server": "etcd"}
-"""Go names a program by its package's folder."""
 
 
 @functools.cache
 def programs() -> tuple[Path, ...]:
     """The folders that hold them. Builds what is missing: five minutes on two cores. CalledProcessError if that fails."""
-    go = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
-    return tuple(cache.folder(f"{module}-{_digest(module, go)}", functools.partial(_build, module)) for module in _PACKAGES)
+    return tuple(module.folder for module in _MODULES)
 
 
 @functools.cache
@@ -39,22 +24,6 @@ def program(name: str) -> Path:
     """One of them by name."""
     [found] = [folder / name for folder in programs() if (folder / name).is_file()]
     return found
-
-
-def _digest(module: str, go: str) -> str:
-    """Of everything that decides what is built."""
-    files = [(_HERE / module / name).read_bytes() for name in ("go.mod", "go.sum", "tools.go")]
-    return hashlib.sha256(b"\0".join([*files, go.encode(), Path(__file__).read_bytes()])).hexdigest()[:12]
-
-
-def _build(module: str, folder: Path) -> None:
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
-    tags = "no_btrfs,no_devmapper,no_zfs"
-    command = ["go", "build", "-trimpath", "-tags", tags, "-ldflags", f"-s -w {_version()}", "-o", f"{folder}/"]
-    subprocess.run([*command, *_PACKAGES[module]], cwd=_HERE / module, env=environment, check=True)
-    for built, name in _RENAMED.items():
-        if (folder / built).is_file():
-            (folder / built).rename(folder / name)
 
 
 def _version() -> str:
@@ -65,3 +34,24 @@ def _version() -> str:
     values = {"gitVersion": f"v{major}.{minor}.{patch}", "gitMajor": major, "gitMinor": minor}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())
+
+
+def _fill_kubernetes(module: GoModule, folder: Path) -> None:
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+    module.build(folder, *(f"k8s.io/kubernetes/cmd/{name}" for name in names))
+
+
+def _fill_containerd(module: GoModule, folder: Path) -> None:
+    names = ("containerd", "containerd-shim-runc-v2", "ctr")
+    module.build(folder, *(f"github.com/containerd/containerd/v2/cmd/{name}" for name in names))
+
+
+_MODULES = (
+    GoModule(name="kubernetes", here=_HERE / "kubernetes", fill=_fill_kubernetes, linker=_version()),
+    GoModule(name="containerd", here=_HERE / "containerd", fill=_fill_containerd, tags="no_btrfs,no_devmapper,no_zfs"),
+    GoModule(
+        name="etcd",
+        here=_HERE / "etcd",
+        fill=lambda module, folder: module.build(folder / "etcd", "go.etcd.io/etcd/server/v3"),
+    ),
+)

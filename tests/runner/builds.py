@@ -51,17 +51,20 @@ def in_background(suites: Sequence[Suite]) -> Iterator[None]:
         yield
         return
     command = ["nice", "-n", str(_NICENESS), sys.executable, "-m", "tests.runner.builds", *modules(suites)]
-    with LOG.open("w") as log:
+    # A run inside of this one, which a test starts, gets another file.
+    LOG.unlink(missing_ok=True)
+    with LOG.open("w+", errors="replace") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-        said = LOG.read_text(errors="replace")
-        if _FAILED in said:
-            print(f"--- builds, in {LOG}\n{said}", flush=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            log.seek(0)
+            said = log.read()
+            if _FAILED in said:
+                print(f"--- builds, in {LOG}\n{said}", flush=True)
 
 
 if __name__ == "__main__":

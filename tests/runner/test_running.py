@@ -131,6 +131,15 @@ def test_the_log_of_builds_is_shown_when_one_fails(capfd: pytest.CaptureFixture[
     assert "no network" in capfd.readouterr().out
 
 
+def test_a_run_inside_of_a_run_does_not_take_its_log(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("away.py").write_text("import sys\nsys.exit('no network')")
+    with builds.in_background([suite(builds=("away",))]):
+        wait_for(lambda: "not built: away" in builds.LOG.read_text(), "the build fails")
+        with builds.in_background([suite(builds=("quick",))]):
+            pass
+    assert "no network" in capfd.readouterr().out
+
+
 def suite(**more: Any) -> Suite:
     return Suite(**{"name": "some", "title": "some", "folders": (), "tools": {}, **more})
 

@@ -1,4 +1,4 @@
-"""Runs suites in two lanes side by side: each takes the next suite when its last one has ended."""
+"""Runs suites in lanes side by side: each takes the next suite when its last one has ended."""
 
 import contextlib
 import subprocess
@@ -11,7 +11,8 @@ from typing import TextIO
 from tests.runner import running
 from tests.runner.suites import Suite
 
-_LANES = 2
+_LANES = 3
+"""More than two cores have: in two, the suites of clusters run one after the other, and one of them alone at the end."""
 LOGS = Path("build/tests")
 """Where the log of each suite, of lint and of the builds lies."""
 

@@ -66,17 +66,8 @@ _CLUSTER = Suite(
     ),
 )
 SUITES = (
-    # Two run side by side: the longest first, and what mostly computes beside what mostly waits.
+    # Three run side by side: the longest first, two that mostly wait, and one that computes on what these leave.
     _CLUSTER,
-    Suite(
-        name="long",
-        title="long simulations and fresh installs",
-        folders=("tests/long", *_scaled(), "--long"),
-        distribution=("-n", "2", "--dist", "worksteal"),
-        niceness=10,
-        needs_compiler=True,
-        tools={},
-    ),
     replace(
         _CLUSTER,
         name="gitops",
@@ -85,6 +76,15 @@ SUITES = (
         distribution=("-n", "2", "--dist", "loadfile"),
         tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},
         builds=(*_CLUSTER.builds, "tests.e2e.gitops.argocd.program", "tests.e2e.gitops.flux.program"),
+    ),
+    Suite(
+        name="long",
+        title="long simulations and fresh installs",
+        folders=("tests/long", *_scaled(), "--long"),
+        distribution=("-n", "2", "--dist", "worksteal"),
+        niceness=10,
+        needs_compiler=True,
+        tools={},
     ),
     Suite(
         name="registry",

@@ -144,7 +144,7 @@ def suite(**more: Any) -> Suite:
     return Suite(**{"name": "some", "title": "some", "folders": (), "tools": {}, **more})
 
 
-def test_suites_of_two_lanes_have_their_logs_in_files_and_all_of_them_a_result(capfd: pytest.CaptureFixture[str]) -> None:
+def test_suites_side_by_side_have_their_logs_in_files_and_all_of_them_a_result(capfd: pytest.CaptureFixture[str]) -> None:
     Path("test_good.py").write_text("def test_good():\n    pass\n")
     Path("test_wrong.py").write_text(WRONG)
     good = suite(name="good", folders=("test_good.py",))

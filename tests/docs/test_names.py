@@ -165,7 +165,7 @@ def test_names_in_backquotes_exist(house: str) -> None:
         "core/nothing.py",
         "tests/nothing/",
         "gpushare.render.nothing",
-        "gpushare.core.record.nothing",
+        "gpushare.core.units.nothing",
         "make nothing",
         "pytest tests/nothing.py",
         "_NO_SUCH_CONSTANT",
@@ -180,7 +180,7 @@ def test_nonexistent_name_is_detected(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "core/record.py",
+        "core/units.py",
         "profiles/cards/<id>.yaml",
         "gpushare.render.pools",
         "make test-all SUITE=cluster",

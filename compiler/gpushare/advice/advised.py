@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Sharing
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
 class Refusal(StrEnum):
@@ -22,7 +22,7 @@ class Refusal(StrEnum):
     CAPPED = "use ran against the present caps: what containers would use without them is not known"
 
 
-class Estimate(Record):
+class Estimate(Struct):
     """A number with the interval in which it lies with a confidence of 95 %. `high` infinite: too few cases to bound it."""
 
     value: float
@@ -30,7 +30,7 @@ class Estimate(Record):
     high: float
 
 
-class Distribution(Record):
+class Distribution(Struct):
     """How much memory the containers of a namespace used of a pool, in bytes, over the learned part. `peak` is over all of it.
 
     `p50`, `p95` and `p99` are of the containers' own maxima, `most` is the largest of them. `near_cap` counts containers that
@@ -46,7 +46,7 @@ class Distribution(Record):
     near_cap: int
 
 
-class Ending(Record):
+class Ending(Struct):
     """A container that the guard would have ended in the tested part, and when it would first have been sent a signal."""
 
     namespace: str
@@ -56,7 +56,7 @@ class Ending(Record):
     used_bytes: int
 
 
-class BackTest(Record):
+class BackTest(Struct):
     """The tested part replayed with the advised caps. `containers` were tried; `endings` those that would have been ended."""
 
     containers: int
@@ -65,7 +65,7 @@ class BackTest(Record):
     """Endings for each container and week."""
 
 
-class Change(Record):
+class Change(Struct):
     """What is advised for one pool: its `sharing` and cap, and what that brings.
 
     `cap_bytes` is None for devices that are not shared. `shares_before` and `shares_after` are those of one node.
@@ -86,7 +86,7 @@ class Change(Record):
     fields: Mapping[str, Any] = NOTHING
 
 
-class PoolAdvice(Record):
+class PoolAdvice(Struct):
     """One pool: a change, or why there is none. `change` None and no `refusal`: the pool is best as it is."""
 
     pool: str
@@ -98,7 +98,7 @@ class PoolAdvice(Record):
     """What the history cannot tell, in words."""
 
 
-class Advice(Record):
+class Advice(Struct):
     """The advice for all pools of an intent, by name. Times are seconds since 1970."""
 
     learned: tuple[int, int]

@@ -27,13 +27,13 @@ from gpushare.bundle.lock import EMPTY
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.core.prices import Price
-from gpushare.core.record import Record, fields, replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent.types import Action
 from gpushare.modes.demand import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare_node.contract.struct import Struct, content_of, replace
 
 Window = tuple[int, int]
 Document = Mapping[str, Any]
@@ -53,7 +53,7 @@ _RUNS_SECONDS = 3600
 """A container runs if it was measured so shortly before the last sample of its pool: clocks differ, and scrapes fail."""
 
 
-class Settings(Record):
+class Settings(Struct):
     """How cautious the advice is. `risk` is the most endings for each container and week; 0: none may be seen.
 
     `min_seconds` and `min_containers` of a pool's history are needed, or nothing is advised for it.
@@ -277,7 +277,7 @@ class _Adviser:
         if self._present is not None and one.layouts == self._present.layouts and modes.of(one.pool).is_partitioned:
             new.pop("layout")
             new |= {key: own[key] for key in ("layout", "layouts", "goal") if key in own}
-        has = fields(one.pool.sharing)
+        has = content_of(one.pool.sharing)
         new |= {key: own[key] for key in modes.of(one.pool).settings if key in own and key in has}
         found = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}
         memory = dict(old.get("memory") or {})

@@ -6,7 +6,6 @@ from enum import StrEnum
 from gpushare import modes
 from gpushare.catalog.cards import Card
 from gpushare.catalog.device_memory import usable_bytes
-from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import layout_text
 from gpushare.intent.types import CapWord, Layout, Pool, Sharing
@@ -15,6 +14,7 @@ from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need,
 from gpushare.resolved.plan import PoolPlan
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct, replace
 
 _TIMES = (5, 6, 8, 12, 16, 24, 32)
 """How much more than they need containers may have, in quarters, if less fails the back-test."""
@@ -32,7 +32,7 @@ class Isolation(StrEnum):
     NONE = "none"
 
 
-class Candidate(Record):
+class Candidate(Struct):
     """One way to share. `cap_bytes` is what each container may use: by a cap (`is_capped`), else all that the device has."""
 
     pool: Pool

@@ -16,9 +16,9 @@ from itertools import pairwise
 
 from gpushare.advice.history import ContainerUse, History, HistoryError
 from gpushare.core.printable import visible
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, is_dns_label, is_dns_subdomain, is_label_value, meant_sizes, parse_quantity
 from gpushare.core.wording import join_first, join_words, pluralize, shorten
+from gpushare_node.contract.struct import Struct
 
 MAX_BYTES = 512 << 20
 _MAX_LINE = 4096
@@ -46,7 +46,7 @@ _IN_BYTES = {column: f"numbers without a unit in column {column} are bytes" for 
 _NO_CAP = frozenset({"", "-", "none", "None", "0"})
 
 
-class _Columns(Record):
+class _Columns(Struct):
     """Where the columns are, `names` those of _KEY; None: there is none.
 
     `used_unit` and `cap_unit` are the bytes of 1; 0: the cell says its unit.

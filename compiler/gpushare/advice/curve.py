@@ -6,10 +6,10 @@ from itertools import groupby
 
 from gpushare.advice import distribution
 from gpushare.advice.history import History
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class CurvePoint(Record):
+class CurvePoint(Struct):
     """What the containers of a pool used from `time` until the next point, each by the most that it used, in bytes."""
 
     time: int

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from gpushare.advice import intervals
 from gpushare.advice.advised import Distribution
 from gpushare.advice.history import ContainerUse, History
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, pluralize
+from gpushare_node.contract.struct import Struct
 
 _NEAR_CAP_PERCENT = 95
 _DAY, _WEEK = 86400, 7 * 86400
 _MOST_GAPS = 0.02
 
 
-class Coverage(Record):
+class Coverage(Struct):
     """What is known of a pool in a part of the history, in seconds and containers.
 
     `measured` is the time of all containers in which their use is known, `gaps` that between samples of one container in which

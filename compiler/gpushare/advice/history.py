@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from gpushare.core.errors import HintedError
-from gpushare.core.record import NOTHING, Record
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
 class HistoryError(HintedError):
     """Nothing of a source can be used."""
 
 
-class ContainerUse(Record):
+class ContainerUse(Struct):
     """What one container used of one device. `points` are (seconds since 1970, bytes), by time; a use holds until the next.
 
     `pool` is empty if the history does not name it. A gap is where two points are further apart than `History.gap_seconds`:
@@ -26,7 +26,7 @@ class ContainerUse(Record):
     cap_bytes: int | None = None
 
 
-class History(Record):
+class History(Struct):
     """Use in a window from `start` to `end`, in seconds since 1970, sampled every `step_seconds`.
 
     `left_out` says in words which rows or series are not used, and why, the most frequent first; `warnings` what the source

@@ -17,9 +17,8 @@ from operator import itemgetter
 from gpushare.advice import intervals
 from gpushare.advice.advised import BackTest, Ending
 from gpushare.advice.history import ContainerUse
-from gpushare.core.record import Record
 from gpushare.intent.types import Action
-from gpushare_node import __version__ as runtime_version
+from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, Grant, GuardInput
@@ -27,7 +26,7 @@ from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Evict, Kill, Terminate, TerminateClient
 
-__all__ = ["ABSENT", "Measured", "Terms", "changes", "replay", "runtime_version"]
+__all__ = ["ABSENT", "Measured", "Terms", "changes", "replay"]
 
 ABSENT = -1
 """In place of a use: the container has not been measured yet, or no longer."""
@@ -39,7 +38,7 @@ _ENOUGH_BYTES = 1 << 62
 """The memory of every device, as the guard is told it: whether measured uses can be true is not the question here."""
 
 
-class Terms(Record):
+class Terms(Struct):
     """The cap of a container, and how it is enforced. `is_mps`: containers are clients of the platform's MPS daemon.
 
     A container has one share of a device: the device plugin refuses a request for more (`backends.device_plugin`).

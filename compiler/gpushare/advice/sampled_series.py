@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from gpushare.advice.history import ContainerUse
-from gpushare.core.record import Record
 from gpushare.core.units import show_duration
 from gpushare.core.wording import pluralize
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
+from gpushare_node.contract.struct import Struct
 
 HOUR, DAY = 3600, 86400
 _STEPS = (60, 120, 300, 600, 900, 1800, 3600)
@@ -21,7 +21,7 @@ _MOST_POINTS, _MOST_IN_A_DAY = 1_500_000, 400_000
 _MOST_BYTES = 1 << 44
 
 
-class Labels(Record):
+class Labels(Struct):
     """Whose use a series is."""
 
     namespace: str

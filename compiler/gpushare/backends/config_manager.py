@@ -11,14 +11,14 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, PartitionMode
-from gpushare.core.record import Record
 from gpushare.intent.types import Layout
+from gpushare_node.contract.struct import Struct
 
 _WHOLE = ("SPX", "NPS1")
 """What whole GPUs of a card with partitions are: going back to them is a profile too."""
 
 
-class ManagerConfig(Record):
+class ManagerConfig(Struct):
     """One profile of the manager: its name, which is the label's value, and its content."""
 
     name: str

@@ -9,11 +9,11 @@ from typing import Any
 from gpushare import modes
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
+from gpushare_node.contract.struct import Struct
 
 
-class MigConfig(Record):
+class MigConfig(Struct):
     """One mig-parted config: its name (a label value) and its entries."""
 
     name: str

@@ -9,9 +9,9 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, VgpuType
-from gpushare.core.record import Record
 from gpushare.vendors import VENDORS
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.struct import Struct
 
 OPERATOR_CONFIG_MAP = "gpushare-vgpu"
 """The ConfigMap with every config, in the operator's namespace."""
@@ -27,7 +27,7 @@ DONE = "success"
 """The manager's state of a node that has its vGPUs."""
 
 
-class VgpuConfig(Record):
+class VgpuConfig(Struct):
     """One config: its name (a label value) and its entries."""
 
     name: str

@@ -11,13 +11,13 @@ except ImportError:
         from hashlib import sha256
 
 from gpushare.core import emit
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 _MAX_PATH_LENGTH = 1000
 """In characters. File systems accept 4,096 bytes, and the path of the bundle itself is part of them."""
 
 
-class Artifact(Record):
+class Artifact(Struct):
     """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`."""
 
     path: str

@@ -8,9 +8,9 @@ from typing import Any
 
 from gpushare.bundle.artifact import digest
 from gpushare.core import emit
-from gpushare.core.record import Record, fields, replace
 from gpushare.intent.types import Backend, Intent, NodeSelector, Pool, Requests
 from gpushare.intent.windows import DAYS
+from gpushare_node.contract.struct import Struct, content_of, replace
 
 _POOL_DEFAULTS: Mapping[str, Any] = {"backend": Backend.DEVICE_PLUGIN, "requests": Requests.CLAIMS, "sizes": []}
 """Fields of a pool that an intent had before they existed."""
@@ -97,8 +97,8 @@ def intent_digest(intent: Intent) -> str:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, Record):
-        return {"kind": type(value).__name__} | {name: _plain(one) for name, one in fields(value).items()}
+    if isinstance(value, Struct):
+        return {"kind": type(value).__name__} | {name: _plain(one) for name, one in content_of(value).items()}
     if isinstance(value, tuple):
         return sorted((list(one) if isinstance(one, tuple) else _plain(one) for one in value), key=emit.canonical_json)
     if isinstance(value, Mapping):

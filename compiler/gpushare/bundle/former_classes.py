@@ -6,13 +6,13 @@ A node is changed when its turn comes, and until then its GPUs are offered by it
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from gpushare.core.record import NOTHING, Record
+from gpushare_node.contract.struct import NOTHING, Struct
 
 _OF_POOL = ("limited.", "namespace.")
 """With which the lookups begin that a pool of the intent has itself."""
 
 
-class FormerClasses(Record):
+class FormerClasses(Struct):
     """`classes` are entries of the lock by the name of the class; `driver_namespace`: where the driver's pods run, if known."""
 
     driver_namespace: str = ""

@@ -11,9 +11,9 @@ from gpushare import __version__
 from gpushare.bundle.artifact import is_bundle_path
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, Severity
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.intent.types import Layout
 from gpushare.reading import schema, source
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 FILE = "gpushare.lock.yaml"
 """The lock's path in a bundle."""
@@ -30,14 +30,14 @@ _HINT = "restore it from version control, or delete the whole bundle: nodes that
 _HINT_LOST = "restore it from version control; nodes that are away would find no profile when they come back"
 
 
-class GoalPin(Record):
+class GoalPin(Struct):
     """The layout that a pool's goal was resolved to. `question` is the digest of its inputs (card, goal, reserve)."""
 
     question: str
     layout: Layout
 
 
-class Lock(Record):
+class Lock(Struct):
     """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
 
     `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack

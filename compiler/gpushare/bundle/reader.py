@@ -13,10 +13,10 @@ from typing import Any
 from gpushare import __version__
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
-from gpushare.core.record import replace
 from gpushare.intent.gitops import TOOLS
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
+from gpushare_node.contract.struct import replace
 
 POOLS = "nodes/pools.yaml"
 _CODE = "GS794"

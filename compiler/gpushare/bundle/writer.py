@@ -21,7 +21,7 @@ from gpushare.bundle.artifact import Artifact, hexdigest, is_bundle_path
 from gpushare.bundle.lock import Lock
 from gpushare.core.diagnostics import Finding
 from gpushare.core.errors import HintedError
-from gpushare.core.record import Record, replace
+from gpushare_node.contract.struct import Struct, replace
 
 _TEMPORARY = re.compile(r"\.gpushare-[0-9a-f]{16}-[0-9]+")
 
@@ -44,7 +44,7 @@ class ChangeKind(StrEnum):
     FOREIGN = "foreign"
 
 
-class FileChange(Record):
+class FileChange(Struct):
     """One file that must change, or that is kept, by its path in the bundle."""
 
     path: str

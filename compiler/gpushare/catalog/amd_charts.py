@@ -5,8 +5,8 @@ from functools import cache
 
 from gpushare.catalog.upstream import Known, OpenMap, Unknown, ValueFact, version_order
 from gpushare.core import resources
-from gpushare.core.record import NOTHING, Record
 from gpushare.reading import source
+from gpushare_node.contract.struct import NOTHING, Struct
 
 CONFIG_MANAGER = "configManager"
 
@@ -19,7 +19,7 @@ OF_SUBCHARTS = "# Those of its subcharts"
 _OPEN = ("object", "parent")
 
 
-class AmdChart(Record):
+class AmdChart(Struct):
     """One chart. `releases`: oldest first. `images` are those of the last release, by the part that runs them.
 
     `firsts`: the first release with the config manager, and with a card, by its id. `values` are the types of those that an

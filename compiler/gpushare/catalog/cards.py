@@ -16,8 +16,8 @@ from gpushare import vendors
 from gpushare.catalog import card_check
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.reading import schema, source
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 MAX_FINDINGS = 100
 """How many findings the cards of one intent may have."""
@@ -39,14 +39,14 @@ class NvLink(StrEnum):
     C2C = "c2c"
 
 
-class Placement(Record):
+class Placement(Struct):
     """An interval of the card's memory slices: `start` and `size` in the card's own placement units (NVML's numbers)."""
 
     start: int
     size: int
 
 
-class Engines(Record):
+class Engines(Struct):
     """Media and copy engines of an instance or a whole card. None: not known, which never counts as zero."""
 
     copy: int | None = None
@@ -56,7 +56,7 @@ class Engines(Record):
     ofa: int | None = None
 
 
-class MigProfile(Record):
+class MigProfile(Struct):
     """One GPU-instance profile of one card.
 
     `name` is NVML's (`1g.5gb+me`). `profile_id` creates an instance (the ID column of `nvidia-smi mig -lgip`), `nvml_enum`
@@ -85,14 +85,14 @@ class MigProfile(Record):
         return "+" in self.name or "-" in self.name
 
 
-class LayoutDriver(Record):
+class LayoutDriver(Struct):
     """A layout with all of `profiles` needs driver `min_driver` or newer."""
 
     profiles: tuple[str, ...]
     min_driver: str
 
 
-class Geometry(Record):
+class Geometry(Struct):
     """How MIG can divide one card: a grid of `units` memory slices and the profiles that may be placed on it.
 
     `max_compute_instances` and `max_gfx_instances` are constraints that only some cards have (Thor).
@@ -109,7 +109,7 @@ class Geometry(Record):
     unconfirmed: tuple[str, ...] = ()
 
 
-class PartitionMode(Record):
+class PartitionMode(Struct):
     """One way in which all GPUs of a node with AMD's card are divided: a compute mode with a memory mode.
 
     `memory_mib` is the smallest size seen of a partition, None if unknown; `partitions` those of one GPU. `unconfirmed` names
@@ -143,21 +143,21 @@ DeviceProfile = MigProfile | PartitionMode
 """What a part of a GPU is: an instance of MIG, or a partition of AMD's."""
 
 
-class VgpuType(Record):
+class VgpuType(Struct):
     """One type of vGPU of one card, as NVIDIA's vGPU device manager names it, and how many of them one GPU has."""
 
     name: str
     max_count: int
 
 
-class Vgpus(Record):
+class Vgpus(Struct):
     """The vGPUs of one card. `refused` None: NVIDIA's vGPU device manager creates them."""
 
     types: tuple[VgpuType, ...] = ()
     refused: VgpuRefusal | None = None
 
 
-class Card(Record):
+class Card(Struct):
     """One card model.
 
     `name` is what NVML returns (`name_aliases`: on other drivers), `product` GFD's label value. `memory_mib` is the smallest
@@ -216,7 +216,7 @@ class Card(Record):
         return {**self.profiles, **{mode.name: mode for mode in self.partition_modes}}
 
 
-class Catalog(Record):
+class Catalog(Struct):
     """The cards that one intent may name: the shipped cards and its own, which take precedence."""
 
     own: Mapping[str, Card] = NOTHING

@@ -6,7 +6,7 @@ Blackwell, whose first branches (R570, and R580 for 10.3) it states with the fir
 """
 
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 TURING = (7, 5)
 """The compute capability from which the open kernel modules serve a card, and after R580 every driver."""
@@ -19,7 +19,7 @@ _FIRST = (((12, 0), 570), ((10, 3), 580), ((10, 0), 570))
 """Compute capability → the first branch of cards from it on, the newest first."""
 
 
-class DriverRange(Record):
+class DriverRange(Struct):
     """The branches that serve a card, such as 570 for R570. None: no bound is known."""
 
     first: int | None

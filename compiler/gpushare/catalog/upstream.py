@@ -13,10 +13,10 @@ from typing import Any
 from gpushare.catalog import releases
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import nearest
 from gpushare.reading import schema, source
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 DRA = "dra"
 """What stands for a stack of the DRA driver's chart, which is installed beside that of a stack."""
@@ -28,7 +28,7 @@ FILES = {**NVIDIA.charts, DRA: "dra-driver-nvidia-gpu"}
 """Stack of an intent → name of its chart. The stack `existing` has none."""
 
 
-class ValueFact(Record):
+class ValueFact(Struct):
     """One value of a chart: its dotted path and its schema. A schema without `default`: the values file does not list it."""
 
     path: str
@@ -45,7 +45,7 @@ class ValueFact(Record):
         return "$ref" in self.schema or self.schema.get("type") == "object"
 
 
-class Image(Record):
+class Image(Struct):
     """One image that a chart names in section `section` of its values. `tag` None: the chart's own version.
 
     `installed`: a default installation for containers runs it. The operator appends `-<node OS>` to the driver's tag.
@@ -75,7 +75,7 @@ OCI = "oci://"
 """The scheme of a registry that has charts as artifacts; Argo CD leaves it out."""
 
 
-class UpstreamChart(Record):
+class UpstreamChart(Struct):
     """One chart. `releases` are (chart version, device plugin version) pairs, oldest first.
 
     `tolerations` are the default lists, by path, that a value of ours would replace. Another chart reads what is below
@@ -143,7 +143,7 @@ def version_order(version: str) -> tuple[tuple[int, ...], bool, tuple[tuple[bool
     return tuple(int(part) for part in numbers.split(".")), not before, parts if before else ()
 
 
-class Known(Record):
+class Known(Struct):
     """The chart reads this path. `fact` None: a section, a mapping with values below.
 
     `nullable`: no template fails if the section is null.
@@ -153,13 +153,13 @@ class Known(Record):
     nullable: bool = False
 
 
-class OpenMap(Record):
+class OpenMap(Struct):
     """The path is below `above`, which accepts any value: a map, or another chart's values."""
 
     above: str
 
 
-class Dropped(Record):
+class Dropped(Struct):
     """Helm would accept the path without any effect. `replacement` None: nothing replaced it."""
 
     path: str
@@ -167,7 +167,7 @@ class Dropped(Record):
     reason: str
 
 
-class Unknown(Record):
+class Unknown(Struct):
     """The path is not a value of this chart."""
 
     path: str

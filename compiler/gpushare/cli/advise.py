@@ -15,8 +15,6 @@ from gpushare.cli import options, prometheus_options
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from gpushare.advice.advised import Advice
     from gpushare.advice.history import History
     from gpushare.cli.inputs import LoadedIntent
@@ -27,7 +25,6 @@ _MAX_DAYS = 366
 _DAYS = re.compile(r"([0-9]{1,3})d\Z")
 _WINDOW = 14 * _DAY
 _PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]{1,3})?)%?\Z")
-_INSTALL = 'install it: pip install "gpushare-compiler[advise]"; in a clone: pip install . ./node-runtime'
 _COLUMNS = "a URL begins with http:// or https://; a CSV has the columns time, namespace, pod and used"
 
 
@@ -137,7 +134,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     read = inputs.valid(intent, overlays)
     inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
     priced = price_input.of_pools(read.plan, prices)
-    advising = _advising()
+    from gpushare.advice import advising  # noqa: PLC0415 - as above
+
     if re.match(r"https?://", usage):
         with prometheus_options.asking(usage, headers, cacert, timeout) as prometheus:
             from gpushare.advice import prometheus_history  # noqa: PLC0415 - as above
@@ -161,26 +159,10 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     return ExitCode.DONE
 
 
-def _advising() -> "ModuleType":
-    """Return the module that advises. Raises CouldNotRunError if the node runtime of this gpushare is not installed."""
-    from gpushare import __version__  # noqa: PLC0415 - as above
-
-    try:
-        from gpushare.advice import advising, replay  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] != "gpushare_node":
-            raise
-        raise CouldNotRunError("the node runtime, whose code tests the advice, is not installed", _INSTALL) from problem
-    if replay.runtime_version != __version__:
-        found = f"the node runtime that is installed is {replay.runtime_version}, and this gpushare {__version__}"
-        raise CouldNotRunError(f"{found}: the advice would be tested by other code than enforces it", _INSTALL)
-    return advising
-
-
 def _from_file(name: str, window: int | None) -> "History":
     from gpushare.advice import csv_history  # noqa: PLC0415 - as above
     from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
 
     history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
     return history if window is None else replace(history, start=max(history.start, history.end - window))

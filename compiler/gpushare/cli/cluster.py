@@ -11,8 +11,8 @@ import click
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.core.printable import visible
-from gpushare.core.record import Record
 from gpushare.core.units import is_dns_label, parse_duration
+from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     from gpushare.live.connection import Server
@@ -34,7 +34,7 @@ _OPTIONS = (
 )
 
 
-class ClusterConnection(Record):
+class ClusterConnection(Struct):
     """The cluster that a call names. `namespace` and `release` are empty if the call does not name them."""
 
     kubeconfig: str

@@ -19,10 +19,10 @@ from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
-from gpushare.core.record import Record
 from gpushare.core.wording import pluralize
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
+from gpushare_node.contract.struct import Struct
 
 _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT_RUN)
 """From the best on; any other code is worse than these."""
@@ -32,7 +32,7 @@ _MESSAGES = ("gpushare:", "Error:")
 """What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
 
 
-class Done(Record):
+class Done(Struct):
     """What the process of a cluster returned: its exit code and its two outputs."""
 
     cluster: Cluster

@@ -1,9 +1,9 @@
 """One cluster of the file of a fleet."""
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Cluster(Record):
+class Cluster(Struct):
     """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
 
     name: str

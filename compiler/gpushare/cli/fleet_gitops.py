@@ -9,12 +9,12 @@ from pathlib import PurePath
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.cli.fleet_cluster import Cluster
-from gpushare.core.record import Record
 from gpushare.intent.gitops import TOOLS
 from gpushare.reading import overlay, source
+from gpushare_node.contract.struct import Struct
 
 
-class Synced(Record):
+class Synced(Struct):
     """One tool that syncs one cluster: from which folder of which revision, and by which Application of a shared Argo CD.
 
     `application` and `server` are empty where the tool runs in the cluster that it syncs.

@@ -8,17 +8,17 @@ from gpushare.bundle import lock, reader
 from gpushare.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.cli import inputs, report
 from gpushare.cli.exits import CouldNotRunError
-from gpushare.core.record import Record, replace
 from gpushare.mirror.copies import Omission
 from gpushare.reading import source
 from gpushare.render import images
 from gpushare.render.images import ChartSource, Pulled
+from gpushare_node.contract.struct import Struct, replace
 
 _NEEDED = ("images.txt", "chart/values.yaml")
 _UNKNOWN = ": gpushare knows only the tags of "
 
 
-class Images(Record):
+class Images(Struct):
     """The images of one intent or bundle, and its upstream charts. `omissions`: what of the images and charts is not known."""
 
     pulled: tuple[Pulled, ...]

@@ -14,15 +14,15 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.wording import join_first, nearest
 from gpushare.pipeline import Compilation
 from gpushare.reading import source
 from gpushare.reading.source import Source
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
-class LoadedIntent(Record):
+class LoadedIntent(Struct):
     """What was read: findings with the text that they refer to, and the compilation if the lock could be read.
 
     `document` and `files` are the input of a comparison: the pools, as in `nodes/pools.yaml`, and the bundle's texts.

@@ -110,8 +110,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     from gpushare.compare import compare  # noqa: PLC0415 - as above
     from gpushare.compare.files import settings  # noqa: PLC0415 - as above
     from gpushare.core.prices import show  # noqa: PLC0415 - as above
-    from gpushare.core.record import replace  # noqa: PLC0415 - as above
     from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
+    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
 
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)

@@ -85,7 +85,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  a file could not be read, or no row of FILE can be used
     """
     from gpushare.cli import inputs, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
 
     if isolation != "none" and not searches:
         raise CouldNotRunError("--isolation is for use with --search", "add --search")

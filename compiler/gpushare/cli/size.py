@@ -192,7 +192,7 @@ def _prices(file: str | None, cards_named: "Iterable[Card]") -> "Mapping[str, Pr
 def _pods(file: str, *, is_alone: bool) -> "Workload":
     """Return the pods of a workload, without the pools and cards that they name. Raises CouldNotRunError."""
     from gpushare.cli import workload_input  # noqa: PLC0415 - as above
-    from gpushare.core.record import replace  # noqa: PLC0415 - as above
+    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
 
     if not is_alone:
         raise CouldNotRunError("--workload is not for use with --memory, --users or --need", "leave one of them out")

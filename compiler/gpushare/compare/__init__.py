@@ -16,8 +16,8 @@ from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.outages import begins, outage, tainted
 from gpushare.compare.snapshots import PoolSide
-from gpushare.core.record import replace
 from gpushare.core.units import total
+from gpushare_node.contract.struct import replace
 
 __all__ = ["compare"]
 

@@ -7,7 +7,7 @@ from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import reference
 from gpushare.catalog.upstream import OF_DRA
 from gpushare.compare.files import Files, parsed
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 POLICIES = "chart/files/policies/"
 VALUES = "chart/values.yaml"
@@ -61,7 +61,7 @@ def policy(files: Files, pool: str) -> Mapping[str, Any]:
     return spec
 
 
-class Images(Record):
+class Images(Struct):
     """The images of `images.txt` by who runs them; ours is a value of the chart too."""
 
     nvidia: frozenset[str]

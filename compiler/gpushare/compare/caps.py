@@ -2,7 +2,7 @@
 
 from gpushare.compare.changes import Amount, CapChange
 from gpushare.compare.snapshots import Device, PoolSide
-from gpushare.core.record import replace
+from gpushare_node.contract.struct import replace
 
 
 def caps(old: PoolSide | None, new: PoolSide | None) -> tuple[CapChange, ...]:

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, SettingChange
-from gpushare.core.record import Record
 from gpushare.core.units import total
+from gpushare_node.contract.struct import Struct
 
 
 class Change(StrEnum):
@@ -30,14 +30,14 @@ class Problem(StrEnum):
     VANISHED = "vanished"
 
 
-class Amount(Record):
+class Amount(Struct):
     """A number before and after; None if it is not known, 0 for what a side does not have."""
 
     before: int | None
     after: int | None
 
 
-class ResourceChange(Record):
+class ResourceChange(Struct):
     """One extended resource: per node of a pool, and in total. 0 if a side does not offer it."""
 
     name: str
@@ -45,7 +45,7 @@ class ResourceChange(Record):
     total: Amount
 
 
-class CapChange(Record):
+class CapChange(Struct):
     """What one container may use of a share, in MiB; None for no cap, or where the side does not offer the share.
 
     `mixed`: on one device, how many containers may run that started under the former cap, and how many under the new one, where
@@ -61,7 +61,7 @@ class CapChange(Record):
     memory_mib: int | None = None
 
 
-class GpuChange(Record):
+class GpuChange(Struct):
     """The instances of one GPU of a node, as (profile, start): kept, destroyed and created ones."""
 
     index: int
@@ -70,7 +70,7 @@ class GpuChange(Record):
     created: tuple[tuple[str, int], ...] = ()
 
 
-class Move(Record):
+class Move(Struct):
     """A named node that changes pools; None means no pool, and as a source also a pool that selects by labels."""
 
     node: str
@@ -79,7 +79,7 @@ class Move(Record):
     disturbed: int
 
 
-class PoolChange(Record):
+class PoolChange(Struct):
     """One pool. `disturbed`: how many shares are lost at most; `touched`: nodes whose GPUs or labels change; None: unknown.
 
     `successor` is the new pool that selects exactly the nodes of a removed pool; `selector_changes` is true if other nodes may
@@ -101,7 +101,7 @@ class PoolChange(Record):
     actions: tuple[str | None, str | None] = (None, None)
 
 
-class Start(Record):
+class Start(Struct):
     """What holds a change back: `is_paused`, or the next window, which `opens_at` seconds since 1970; None: not known."""
 
     is_paused: bool = False
@@ -109,7 +109,7 @@ class Start(Record):
     opening: str = ""
 
 
-class Outage(Record):
+class Outage(Struct):
     """One pool's nodes that go out of service: how many, how many at once, for how long each.
 
     `seconds` is without tenants; a node with tenants first waits for them up to `drain_seconds`, in service. None: not known.
@@ -131,7 +131,7 @@ class Outage(Record):
         return None if self.nodes is None or not self.at_once else -(-self.nodes // self.at_once)
 
 
-class QuotaChange(Record):
+class QuotaChange(Struct):
     """How much of one resource one namespace may use, None for no limit, and what is wrong with the quota."""
 
     namespace: str
@@ -142,7 +142,7 @@ class QuotaChange(Record):
     problem: Problem | None = None
 
 
-class CostChange(Record):
+class CostChange(Struct):
     """What an hour of a pool's GPUs costs; None if it is not known, 0 for what a side does not have."""
 
     pool: str
@@ -150,7 +150,7 @@ class CostChange(Record):
     after: float | None
 
 
-class Costs(Record):
+class Costs(Struct):
     """What an hour of all GPUs costs, by pool, sorted by name."""
 
     currency: str
@@ -167,7 +167,7 @@ class Costs(Record):
         return total(one.after for one in self.pools)
 
 
-class Comparison(Record):
+class Comparison(Struct):
     """The whole difference. `pools` and `capacity` are sorted by name and contain unchanged entries too.
 
     `mig_strategies` are gpu-operator's before and after, "" if every profile states its own, None without the operator. A

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
 class EffectKind(StrEnum):
@@ -66,7 +66,7 @@ class EffectKind(StrEnum):
     INTERVAL = "interval"
 
 
-class Effect(Record):
+class Effect(Struct):
     """One effect. `pool` None: the whole cluster. `subject` is the setting or resource; `before` and `after` are its values."""
 
     kind: EffectKind

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from gpushare.bundle import lock
-from gpushare.core.record import Record
 from gpushare.reading import source
+from gpushare_node.contract.struct import Struct
 
 Files = Mapping[str, str]
 """The texts of a bundle by their paths in it."""
@@ -38,7 +38,7 @@ class FileKind(StrEnum):
     CHANGED = "changed"
 
 
-class SettingChange(Record):
+class SettingChange(Struct):
     """One value of a YAML file. `path` has keys, and indexes of lists as text; a value that a side lacks is None."""
 
     path: tuple[str, ...]
@@ -47,7 +47,7 @@ class SettingChange(Record):
     after: Any = None
 
 
-class FileDiff(Record):
+class FileDiff(Struct):
     """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others.
 
     `is_configmap`: it changes nothing in the cluster except ConfigMaps of ours and quotas.

@@ -7,14 +7,14 @@ from gpushare.catalog.cards import Geometry
 from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
-from gpushare.core.record import Record
 from gpushare.intent.types import Backend
+from gpushare_node.contract.struct import Struct
 
 GeometryOf = Callable[[str], Geometry | None]
 """The MIG geometry of a card by its id; None if the card has none or is not known."""
 
 
-class NodeMoves(Record):
+class NodeMoves(Struct):
     """Both sides of a comparison, by pool name."""
 
     before: Pools

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from gpushare.compare.bundles import POLICIES
 from gpushare.compare.capacity import refusing
 from gpushare.compare.changes import Amount, Comparison, PoolChange
-from gpushare.core.record import replace
 from gpushare.core.units import total
+from gpushare_node.contract.struct import replace
 
 
 def only(comparison: Comparison, names: Iterable[str]) -> Comparison:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import backends, modes, vendors
-from gpushare.core.record import Record, replace
 from gpushare.intent.types import Backend, Requests
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.struct import Struct, replace
 
 _WHOLE = "spx_nps1"
 """What AMD's driver calls a GPU that it does not divide."""
 
 
-class Device(Record):
+class Device(Struct):
     """One device of a node: a whole GPU (`profile` None, AMD's spx_nps1 too) or an instance."""
 
     resource: str
@@ -28,7 +28,7 @@ class Device(Record):
 Gpu = tuple[Device, ...]
 
 
-class PoolSide(Record):
+class PoolSide(Struct):
     """One pool on one side. `count` None: the number of nodes is not known.
 
     `selector` is everything that decides which nodes belong to it, as comparable text. `policy` is the rest of its entry,

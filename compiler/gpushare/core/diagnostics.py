@@ -6,7 +6,7 @@ an input imports it, and every formatter does too.
 
 from enum import StrEnum
 
-from gpushare.core.record import Record, replace
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_CHARACTERS = 1000
 """The longest message or hint."""
@@ -22,7 +22,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-class Span(Record):
+class Span(Struct):
     """A range of text. Lines and columns count from 1, in characters; the end column is the first one after it."""
 
     line: int
@@ -31,7 +31,7 @@ class Span(Record):
     end_column: int
 
 
-class Finding(Record):
+class Finding(Struct):
     """One problem of one document, in the user's words.
 
     `code` is stable and never reused (`gpushare explain CODE`). `message` states what is wrong, `hints` what to write
@@ -51,7 +51,7 @@ class Finding(Record):
     span: Span | None = None
 
 
-class Accepted(Record):
+class Accepted(Struct):
     """A warning that the user accepts, with the reason that the intent gives."""
 
     finding: Finding

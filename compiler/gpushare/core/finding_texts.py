@@ -3,10 +3,10 @@
 from functools import cache
 
 from gpushare.core import resources
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class FindingText(Record):
+class FindingText(Struct):
     """One code's text: its title, its severity (`error` or `warning`), its meaning in one paragraph, and the whole text."""
 
     code: str

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from gpushare.core.record import Record
 from gpushare.core.units import total
+from gpushare_node.contract.struct import Struct
 
 
-class MemoryTotals(Record):
+class MemoryTotals(Struct):
     """Memory in MiB; None if not known. `caps`: what all containers may use together; a device without caps counts once."""
 
     gpus: int | None

@@ -7,7 +7,7 @@ them; a test simulates these. Text in `ink` on any of them has a contrast of mor
 import re
 from collections.abc import Mapping
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 WHOLE, OTHER = "whole", "other"
 """The kinds of a GPU without MIG, and of profiles whose size has no colour of its own."""
@@ -16,7 +16,7 @@ _LEVELS = (0, 95, 135, 175, 215, 255)
 """Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
 
 
-class Shades(Record):
+class Shades(Struct):
     """Colours as `#rrggbb`: of text, and by kind of its background. `modes` are by the word of a way of sharing."""
 
     ink: str

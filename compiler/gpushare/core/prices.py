@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 _PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z")
 FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency 0.35 EUR/h"
@@ -11,7 +11,7 @@ FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency
 AGREE = "write all in one currency, or none with one"
 
 
-class Price(Record):
+class Price(Struct):
     """What an hour of one GPU costs, in `currency`; empty: not named."""
 
     per_hour: float

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from gpushare.core import resources
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Reason(Record):
+class Reason(Struct):
     """A reason, with those fields of the runtime's `ConditionSpec` that the compiler needs."""
 
     is_ready: bool

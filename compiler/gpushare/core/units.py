@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 MIB = 1 << 20
 _Number = TypeVar("_Number", int, float)
@@ -35,7 +35,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
-class Share(Record):
+class Share(Struct):
     """A size that is either absolute (`bytes`) or relative (`percent`, in hundredths of a percent)."""
 
     bytes: int | None = None

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from gpushare.core.diagnostics import Finding, in_order, is_error
-from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label
 from gpushare.core.wording import shorten
 from gpushare.importing import (
@@ -35,6 +34,7 @@ from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
 from gpushare.intent.types import Backend
+from gpushare_node.contract.struct import Struct, replace
 
 __all__ = ["Imported", "InputFile", "Wanted", "build"]
 
@@ -43,7 +43,7 @@ _OF_UNREAD = ("GS865", "GS869", "GS871")
 """What is reported of what no reader knows; a bundle's file is compared as a whole instead."""
 
 
-class Imported(Record):
+class Imported(Struct):
     """The result: `text` is empty if no pool was found. `lines` has the lines of each file, for excerpts."""
 
     name: str

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpushare.core.diagnostics import Path
-from gpushare.core.record import Record
 from gpushare.core.wording import pluralize, shorten
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
 from gpushare.nodes.clouds import CLOUDS
+from gpushare_node.contract.struct import Struct
 
 _MOST_LISTED = 60
 _MOST_OF_A_VALUE = 120
@@ -109,7 +109,7 @@ MEANINGLESS = (
 """Kind (`*`: every one, `!Node`: every other one), paths with `/` between the keys, and why they mean nothing here."""
 
 
-class Accounted(Record):
+class Accounted(Struct):
     """An object that is read: its root, its kind for the list above, and what findings call it."""
 
     root: Part

@@ -15,13 +15,13 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Card, PartitionMode
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
-from gpushare.core.record import Record
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
 from gpushare.importing.parts import Notes, Part
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.struct import Struct
 
 FILE = "config.json"
 """The key of a ConfigMap with the config manager's file."""
@@ -35,7 +35,7 @@ _SIZE = re.compile(r"(\d{1,7})([MG])\Z", re.ASCII)
 _SHOWN = "give the Nodes while AMD's labeller runs on them, or write the pool by hand"
 
 
-class Divided(Record):
+class Divided(Struct):
     """What the GPUs of a node are: how many there are, and the `sharing` of an intent. `assumed`: what no label says."""
 
     gpus: int

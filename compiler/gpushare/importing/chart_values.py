@@ -11,7 +11,6 @@ from typing import Any
 
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.upstream import Dropped, Known, Unknown, UpstreamChart
-from gpushare.core.record import Record
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.importing.accounting import dotted, shown
 from gpushare.importing.draft import Draft
@@ -19,6 +18,7 @@ from gpushare.importing.facts import Settings
 from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Stack
+from gpushare_node.contract.struct import Struct
 
 _TOLERATIONS = ("daemonsets.tolerations", "tolerations", "node-feature-discovery.worker.tolerations", "nfd.worker.tolerations")
 _CONFIGS = ("devicePlugin.config.data", "config.map", "migManager.config.data")
@@ -29,7 +29,7 @@ _OF_THE_DRIVER = ("driver.enabled", *(f"driver.{field}" for field in _DRIVER))
 _EXACT = re.compile(r"v?\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[0-9A-Za-z.-]+)?\Z")
 
 
-class Value(Record):
+class Value(Struct):
     """One value, with what the chart does with it."""
 
     path: tuple[str, ...]

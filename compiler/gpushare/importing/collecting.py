@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from gpushare.catalog import upstream
-from gpushare.core.record import replace
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     amd_nodes,
@@ -30,6 +29,7 @@ from gpushare.importing.documents import Reader, described
 from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.gitops_values import Values
 from gpushare.importing.parts import Notes, Part
+from gpushare_node.contract.struct import replace
 
 _CONFIG = re.compile(
     r"(?m)^(?:sharing|timeSlicing|mps|imex):|^\s+timeSlicing:|^resources:\s*(?:\{\s*|\n\s+)(?:gpus|migs)\b"

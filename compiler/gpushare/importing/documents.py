@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Severity, Span
-from gpushare.core.record import Record, replace
 from gpushare.core.wording import shorten
 from gpushare.importing.embedded import FromText
 from gpushare.importing.parts import PLACEHOLDER_HINT, FromFile, FromProgram, Notes, Part, is_placeholder, shifted
 from gpushare.reading import source
 from gpushare.reading.source import Source
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_BYTES = 64 << 20
 """The largest file: `kubectl get nodes -o yaml` prints about 15 KB for a node."""
@@ -26,7 +26,7 @@ _MARK = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _CONTENT = re.compile(r"^(?!---|\.\.\.|%|[ \t]*(?:#|\r?$))", re.MULTILINE)
 
 
-class InputFile(Record):
+class InputFile(Struct):
     """One file: the bytes and its name in findings. Or an object that a program has parsed: `document`."""
 
     name: str
@@ -34,7 +34,7 @@ class InputFile(Record):
     document: Mapping[str, Any] | None = None
 
 
-class Lines(Record):
+class Lines(Struct):
     """The lines of a file, for the excerpts of findings."""
 
     parts: tuple[FromFile, ...]

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpushare.backends.dra import DRIVER, REQUEST
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record, replace
 from gpushare.core.wording import join_first, shorten
 from gpushare.importing import dra_objects, dra_values, evidence, node_objects, sharing_fields
 from gpushare.importing.accounting import Accounted
@@ -21,6 +20,7 @@ from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.intent.types import Backend, DraShares
 from gpushare.nodes.own_labels import BACKEND_LABEL
+from gpushare_node.contract.struct import Struct, replace
 
 _NOWHERE = Part(None, FromProgram(name=""))
 _OF_CHART = (
@@ -33,7 +33,7 @@ SHAPES = (REQUEST, "share")
 """Claims that a pool has of itself."""
 
 
-class Served(Record):
+class Served(Struct):
     """What nodes of DRA become: their `sharing`, the other fields of their pool, and what quotas may name.
 
     `names` are the names in `limits` that pods may use, `sources` the claims from which the sizes are.

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from gpushare.backends.dra import DRIVER, FOR_LIMITS
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, parse_quantity
 from gpushare.core.wording import shorten
 from gpushare.importing.documents import described
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Interval
+from gpushare_node.contract.struct import Struct
 
 CLASS, TEMPLATE, CLAIM = "DeviceClass", "ResourceClaimTemplate", "ResourceClaim"
 _GROUP = "resource.k8s.io/"
@@ -27,7 +27,7 @@ _QUOTED = re.compile(_TEXT)
 _MOST = 4000
 
 
-class ImportedClass(Record):
+class ImportedClass(Struct):
     """A DeviceClass of GPUs. `products` empty: of any card; `profile` empty: of any instance. `name`: in `limits`."""
 
     name: str
@@ -48,7 +48,7 @@ class ImportedClass(Record):
         return is_kind and (not self.products or bool({card.name, *card.name_aliases} & {*self.products}))
 
 
-class ImportedClaim(Record):
+class ImportedClaim(Struct):
     """What a request of a claim or a template, `root`, asks of a device. `memory` in bytes and `shares` None: it names none."""
 
     name: str

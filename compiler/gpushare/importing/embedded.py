@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import accumulate
 
 from gpushare.core.diagnostics import Path, Span
-from gpushare.core.record import Record
 from gpushare.importing.parts import FromFile, Part, Place, shifted
 from gpushare.reading.source import Source
+from gpushare_node.contract.struct import Struct
 
 # A double-quoted text in pieces: an escaped line break, an escape, white space, other characters.
 _PIECE = re.compile(r"\\\r?\n[ \t]*|\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)|[ \t\r\n]+|[^\\\r\n \t]+")
@@ -38,7 +38,7 @@ _NAMED = {
 }
 
 
-class FromText(Record):
+class FromText(Struct):
     """A document inside the text value `outer`."""
 
     source: Source

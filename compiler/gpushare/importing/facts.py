@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.dra_objects import CLAIM, ImportedClaim, ImportedClass
 from gpushare.importing.parts import Labels, Part
+from gpushare_node.contract.struct import NOTHING, Struct
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
@@ -25,7 +25,7 @@ class Strategy(StrEnum):
     MPS = "mps"
 
 
-class PluginConfig(Record):
+class PluginConfig(Struct):
     """One config of the device plugin. `replicas` has resources that are shared; `group` names the ConfigMap."""
 
     name: str
@@ -40,7 +40,7 @@ class PluginConfig(Record):
     works: bool = True
 
 
-class MigEntry(Record):
+class MigEntry(Struct):
     """One entry of a mig-parted config. `gpus` None: all. `filters` empty: every card."""
 
     part: Part
@@ -50,7 +50,7 @@ class MigEntry(Record):
     layout: tuple[tuple[str, int], ...]
 
 
-class MigPartedConfig(Record):
+class MigPartedConfig(Struct):
     """One config of mig-parted."""
 
     name: str
@@ -61,7 +61,7 @@ class MigPartedConfig(Record):
     works: bool = True
 
 
-class VgpuManagerConfig(Record):
+class VgpuManagerConfig(Struct):
     """One config of NVIDIA's vGPU device manager. `is_whole`: every entry is about all GPUs. `filters` empty: every card."""
 
     name: str
@@ -73,7 +73,7 @@ class VgpuManagerConfig(Record):
     is_whole: bool
 
 
-class ImportedNode(Record):
+class ImportedNode(Struct):
     """One Node object. `gpus`: how many GPUs it has, where that follows from more than its labels."""
 
     name: str
@@ -82,7 +82,7 @@ class ImportedNode(Record):
     gpus: int | None = None
 
 
-class Settings(Record):
+class Settings(Struct):
     """Values of an upstream chart, or a ClusterPolicy. Parts whose value is None were not given.
 
     `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's, `vgpu_group`
@@ -105,7 +105,7 @@ class Settings(Record):
     holds_configs: bool = False
 
 
-class ImportedQuota(Record):
+class ImportedQuota(Struct):
     """One line of a ResourceQuota: `hard` holds the number."""
 
     namespace: str

@@ -8,11 +8,11 @@ over both), helm.cattle.io/v1 (`valuesContent`; HelmChartConfig has the name of 
 from collections.abc import Callable, Iterator
 
 from gpushare.catalog import upstream
-from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.importing.documents import described
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
 from gpushare.importing.parts import Notes, Part
+from gpushare_node.contract.struct import Struct
 
 CHARTS = {"gpu-operator": OPERATOR, "nvidia-device-plugin": PLUGIN, upstream.FILES[upstream.DRA]: upstream.DRA}
 Embedded = Callable[[Part], Part | None]
@@ -20,7 +20,7 @@ Embedded = Callable[[Part], Part | None]
 _INHERITED = ("ClusterPolicy", "NVIDIADriver", "GPUCluster")
 
 
-class Values(Record):
+class Values(Struct):
     """The values of one of NVIDIA's charts, and which. `part` has no value where the chart's own values are used."""
 
     stack: str

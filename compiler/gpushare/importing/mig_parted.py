@@ -4,11 +4,11 @@ Facts: mig-parted v0.15.0, api/spec/v1/spec.go, which is strict: one unknown fie
 does not check, such as a profile that no card has, the intent's own check finds.
 """
 
-from gpushare.core.record import replace
 from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.importing.accounting import shown
 from gpushare.importing.facts import MigEntry, MigPartedConfig
 from gpushare.importing.parts import Notes, Part
+from gpushare_node.contract.struct import replace
 
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 _REFUSED = "mig-parted refuses the file"

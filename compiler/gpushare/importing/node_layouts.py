@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from gpushare import mig
 from gpushare.catalog.cards import Card, MigProfile
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, layout_text, shorten
 from gpushare.importing import card_names, node_objects
 from gpushare.importing.facts import ImportedNode, MigPartedConfig
 from gpushare.importing.node_objects import Partition
 from gpushare.importing.parts import Notes, Part
 from gpushare.intent.types import Balanced, Layout
+from gpushare_node.contract.struct import Struct
 
 LABEL = "nvidia.com/mig.config"
 
 
-class Layouts(Record):
+class Layouts(Struct):
     """The layout of each GPU, by index; all empty without MIG. `told` says what they are from, `part` where that is."""
 
     gpus: tuple[Layout, ...]

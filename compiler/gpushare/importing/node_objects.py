@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpushare.core.record import Record
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
@@ -16,6 +15,7 @@ from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.struct import Struct
 
 _GPU_KEYS = (
     "nvidia.com/gpu.product",
@@ -42,7 +42,7 @@ _FOREIGN = re.compile(
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
 
 
-class Partition(Record):
+class Partition(Struct):
     """The size of the MIG partitions that a cloud makes on every GPU of a node, and the label that says it."""
 
     cloud: str

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gpushare.core.diagnostics import Finding, Path, Severity, Span
-from gpushare.core.record import Record, replace
 from gpushare.core.units import parse_amount
 from gpushare.reading.source import Source
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_OF_A_CODE = 50
 """How many findings of one code are shown; one more reports that further ones are not."""
@@ -39,7 +39,7 @@ class Origin(Protocol):
         """Return the path in the whole document."""
 
 
-class FromFile(Record):
+class FromFile(Struct):
     """A document of a file. `before`: how many lines of the file come before those that `source` has."""
 
     source: Source
@@ -55,7 +55,7 @@ class FromFile(Record):
         return path
 
 
-class FromProgram(Record):
+class FromProgram(Struct):
     """An object that a program has parsed: its findings have the given name and no position."""
 
     name: str

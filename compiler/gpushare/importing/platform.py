@@ -8,20 +8,20 @@ import re
 
 from gpushare import modes
 from gpushare.catalog import upstream
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, shorten
 from gpushare.importing import chart_values, dra_platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
 from gpushare.importing.parts import FromProgram, Notes, Part
+from gpushare_node.contract.struct import Struct
 
 EXISTING = "existing"
 _OLDEST_KUBELET = (1, 30)
 """Bundles are made for Kubernetes 1.30 and newer (`spec.kubernetes`)."""
 
 
-class Wanted(Record):
+class Wanted(Struct):
     """What the caller wants of the platform. `stack` empty: `existing`, with `adoption: observe`.
 
     `backend`: that pools of the device plugin come to it.

@@ -4,11 +4,11 @@ Facts about the plugin: k8s-device-plugin v0.20.0, api/config/v1 and cmd/nvidia-
 fields, custom names and lists of devices, takes MPS where both strategies are given, and needs at least two replicas.
 """
 
-from gpushare.core.record import replace
 from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.importing.accounting import shown as json_text
 from gpushare.importing.facts import GPU, MIG, PluginConfig, Strategy
 from gpushare.importing.parts import PLACEHOLDER_HINT, Notes, Part, is_placeholder
+from gpushare_node.contract.struct import replace
 
 _TOP = ("version", "flags", "resources", "sharing", "imex")
 _SHARING = ("timeSlicing", "mps")

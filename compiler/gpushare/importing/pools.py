@@ -13,7 +13,6 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
-from gpushare.core.record import Record, replace
 from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
 from gpushare.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields, vgpu_configs
 from gpushare.importing.dra_nodes import DraNodes, Served
@@ -24,6 +23,7 @@ from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import CLOUDS, MACHINE_LABEL
+from gpushare_node.contract.struct import Struct, replace
 
 _SHOWN = (
     "nvidia.com/",
@@ -34,7 +34,7 @@ _MAX_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
 
-class _Kind(Record):
+class _Kind(Struct):
     """What a group of nodes becomes."""
 
     card: Card

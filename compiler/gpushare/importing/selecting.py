@@ -6,17 +6,17 @@ not exist stops the plugin.
 
 from collections.abc import Sequence
 
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, pluralize, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, Facts, ImportedNode, PluginConfig, Settings, Strategy
 from gpushare.importing.parts import Notes, Part
+from gpushare_node.contract.struct import Struct
 
 LABEL = "nvidia.com/device-plugin.config"
 _SHARED_BY = "nvidia.com/gpu.sharing-strategy"
 
 
-class Selected(Record):
+class Selected(Struct):
     """The config of a node; `config` None: whole GPUs, or, with `by_labels`, what the node's own labels say."""
 
     config: PluginConfig | None = None

@@ -6,15 +6,15 @@ Owns what the device plugin offers for a config on given hardware (k8s-device-pl
 from typing import Any
 
 from gpushare import modes
-from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, PluginConfig, Strategy
 from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes, Part
+from gpushare_node.contract.struct import Struct
 
 
-class SharingSource(Record):
+class SharingSource(Struct):
     """What is shared: the strategy, the replicas by resource, and whether shared resources have names of their own."""
 
     strategy: Strategy = Strategy.NONE

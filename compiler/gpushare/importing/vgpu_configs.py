@@ -9,19 +9,19 @@ import re
 from gpushare.backends import vgpu
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, shorten
 from gpushare.importing import node_objects
 from gpushare.importing.facts import Facts, ImportedNode, VgpuManagerConfig
 from gpushare.importing.parts import Notes, Part
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.struct import Struct
 
 _REFUSED = "NVIDIA's vGPU device manager refuses the file"
 _KERNEL = re.compile(r"([1-9][0-9]?)\.(0|[1-9][0-9]{0,2})(?![0-9])")
 _HINT = "an intent has one type for each pool, as many as fit on a GPU: correct the config, or leave the node out"
 
 
-class Machines(Record):
+class Machines(Struct):
     """What a node for virtual machines becomes: the card, its number of GPUs, the type of its vGPUs, and where that is from."""
 
     card: Card

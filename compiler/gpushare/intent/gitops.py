@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from gpushare.core.record import Record
 from gpushare.intent.types import AmdStack, Intent
+from gpushare_node.contract.struct import Struct
 
 PLAIN = r"[^\s$\\]+"
 """No tool replaces any of it: `$` begins a variable in Argo CD's paths and in Flux's substitutions."""
@@ -15,7 +15,7 @@ IN_CLUSTER = "https://kubernetes.default.svc"
 """Argo CD's address of the API server of the cluster that it runs in."""
 
 
-class Tool(Record):
+class Tool(Struct):
     """A tool that syncs a bundle from Git. Its files are in the folder of its key, the objects that install in `apps/` there.
 
     `applied` are the files that the tool does not sync, in the order in which a person applies them: the last has the root, the

@@ -10,7 +10,6 @@ from typing import Any, TypeVar, assert_never
 
 from gpushare.core import prices
 from gpushare.core.prices import Price
-from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
     Action,
@@ -68,6 +67,7 @@ from gpushare.intent.types import (
 )
 from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import ON_DEMAND, Mode
+from gpushare_node.contract.struct import NOTHING, replace
 
 Document = Mapping[str, Any]
 

@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from gpushare.core.prices import Price
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import Share
 from gpushare.intent.windows import Window
 from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
 class Stack(StrEnum):
@@ -163,7 +163,7 @@ class Autoscaler(StrEnum):
     KARPENTER = "karpenter"
 
 
-class Expression(Record):
+class Expression(Struct):
     """One requirement on one node label."""
 
     key: str
@@ -171,7 +171,7 @@ class Expression(Record):
     values: tuple[str, ...] = ()
 
 
-class NodeSelector(Record):
+class NodeSelector(Struct):
     """Which nodes a pool has: a node must match every part that is set. `names` empty: any name."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -185,14 +185,14 @@ class NodeSelector(Record):
         return len(self.names) if self.names else self.expected
 
 
-class Exclusive(Record):
+class Exclusive(Struct):
     """Whole GPUs. The attributes are constants, not fields: an intent cannot set them, and digests leave them out."""
 
     mode = Mode.EXCLUSIVE
     replicas, rename, placement = (), True, SharePlacement.SPREAD
 
 
-class Replicated(Record):
+class Replicated(Struct):
     """What all modes have that offer a device several times, as often as their `replicas` say."""
 
     rename: bool = True
@@ -221,28 +221,28 @@ Layout = tuple[tuple[str, int], ...]
 """A MIG layout: (profile name, count) in the user's order, counts ≥ 1; the empty tuple is `none`, a whole GPU."""
 
 
-class LayoutGroup(Record):
+class LayoutGroup(Struct):
     """GPUs of a node, by index, that get the same layout."""
 
     gpus: tuple[int, ...]
     layout: Layout
 
 
-class MostInstances(Record):
+class MostInstances(Struct):
     """Goal: as many instances as the card allows."""
 
 
-class Balanced(Record):
+class Balanced(Struct):
     """Goal: instances of different sizes on one GPU, as mig-parted's `all-balanced`."""
 
 
-class Instances(Record):
+class Instances(Struct):
     """Goal: exactly `count` instances, the smallest of them as large as possible."""
 
     count: int
 
 
-class MemoryEach(Record):
+class MemoryEach(Struct):
     """Goal: the most instances with at least `size_bytes` usable each."""
 
     size_bytes: int
@@ -251,7 +251,7 @@ class MemoryEach(Record):
 Goal = MostInstances | Balanced | Instances | MemoryEach
 
 
-class OnDemand(Record):
+class OnDemand(Struct):
     """MIG instances that NVIDIA's DRA driver makes for each claim: of these profiles, without any of all plain ones."""
 
     profiles: tuple[str, ...] = ()
@@ -269,14 +269,14 @@ class Mig(Replicated):
     replicas: int | tuple[tuple[str, int], ...] = ()
 
 
-class ComputeGroup(Record):
+class ComputeGroup(Struct):
     """GPUs of a node, by index, that get the same compute mode."""
 
     gpus: tuple[int, ...]
     compute: str
 
 
-class Partition(Record):
+class Partition(Struct):
     """Partitions of AMD's GPUs: one memory mode for the node, and a compute mode for all GPUs or, in `groups`, by index.
 
     `strategy` names the resources: `mixed` by mode, `single` all as whole GPUs. The other attributes are constants.
@@ -290,7 +290,7 @@ class Partition(Record):
     strategy: MigStrategy = MigStrategy.MIXED
 
 
-class Vgpu(Record):
+class Vgpu(Struct):
     """GPUs for virtual machines: each is divided into as many vGPUs of the type `profile` as it can have.
 
     `kernel` is the version of the nodes' kernel, as (major, minor); None: not stated. The other attributes are constants.
@@ -309,7 +309,7 @@ CapValue = int | CapWord
 """A cap: bytes, `even` or `none`."""
 
 
-class Memory(Record):
+class Memory(Struct):
     """Memory caps of a pool. `cap` None: not set (`even` if devices are shared). A tuple maps MIG profiles to caps.
 
     `reserve` None: the default, the larger of 3 % and 256 MiB.
@@ -320,7 +320,7 @@ class Memory(Record):
     oversubscribe_percent: int = 100
 
 
-class Enforcement(Record):
+class Enforcement(Struct):
     """How a cap is enforced. `tolerance` is bytes or a percentage of the cap.
 
     `notice_seconds`: how long a container that ran before its pool had a cap stays exempt after its warning; None: always.
@@ -333,7 +333,7 @@ class Enforcement(Record):
     notice_seconds: int | None = None
 
 
-class Rollout(Record):
+class Rollout(Struct):
     """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`.
 
     With `is_paused` no disruptive change begins; with `windows` it begins only in one of them.
@@ -351,7 +351,7 @@ class Rollout(Record):
         return 0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds
 
 
-class Require(Record):
+class Require(Struct):
     """What the card must have. None: not required."""
 
     nvlink: bool | None = None
@@ -359,7 +359,7 @@ class Require(Record):
     memory_bytes: int | None = None
 
 
-class Pool(Record):
+class Pool(Struct):
     """Nodes of one card model, shared in one way. `is_default`: admission sends pods that do not name a pool here.
 
     `autoscaler` None: nothing adds or removes its nodes. `requests` and `sizes`, the memory in bytes that further claims ask
@@ -390,7 +390,7 @@ class Pool(Record):
         return self.sharing.mode
 
 
-class Driver(Record):
+class Driver(Struct):
     """The GPU driver that the operator installs; a field that is None is left to the operator."""
 
     repository: str | None = None
@@ -398,7 +398,7 @@ class Driver(Record):
     version: str | None = None
 
 
-class VgpuManager(Record):
+class VgpuManager(Struct):
     """The image of NVIDIA's vGPU manager, which its licence keeps private: a site builds it. `image` None: the chart's name."""
 
     repository: str
@@ -406,7 +406,7 @@ class VgpuManager(Record):
     image: str | None = None
 
 
-class RuntimeImage(Record):
+class RuntimeImage(Struct):
     """The node runtime's image; a field that is None has this gpushare's default. A digest takes the place of the tag."""
 
     repository: str | None = None
@@ -414,7 +414,7 @@ class RuntimeImage(Record):
     digest: str | None = None
 
 
-class Amd(Record):
+class Amd(Struct):
     """AMD's stack. `version` None: the newest known. `namespace` is where its programs run."""
 
     stack: AmdStack = AmdStack.GPU_OPERATOR
@@ -423,7 +423,7 @@ class Amd(Record):
     values: Mapping[str, Any] = NOTHING
 
 
-class Dra(Record):
+class Dra(Struct):
     """NVIDIA's DRA driver. `version` None: the newest known chart. `driver_root`: where the GPU driver is on the nodes."""
 
     via: DraVia = DraVia.CHART
@@ -437,7 +437,7 @@ class Dra(Record):
         return "dra-driver-nvidia-gpu"
 
 
-class Platform(Record):
+class Platform(Struct):
     """The upstream stack beside gpushare. `driver` None: the nodes have drivers installed. `version` None: the newest known.
 
     `vgpu_manager` None: no node has vGPUs.
@@ -501,7 +501,7 @@ class Platform(Record):
         return chosen or ""
 
 
-class Admission(Record):
+class Admission(Struct):
     """What admission policies do, to whose pods, and which AppArmor profiles of type Localhost tenants may use."""
 
     mode: AdmissionMode = AdmissionMode.DENY
@@ -509,7 +509,7 @@ class Admission(Record):
     localhost_profiles: tuple[str, ...] = ()
 
 
-class Quota(Record):
+class Quota(Struct):
     """How much of one pool one namespace may request.
 
     Either `per_resource` is set ((name as the user wrote it, count) pairs: a MIG profile name), or `shares`, `memory_bytes` or
@@ -523,7 +523,7 @@ class Quota(Record):
     memory_bytes: int | None = None
 
 
-class Intent(Record):
+class Intent(Struct):
     """The intent of one cluster. `pools` and `quotas` are in the user's order; `cards` are card documents keyed by id.
 
     `accepted` are the warnings that the user accepts: (code, reason) pairs. `prices` are of a GPU-hour, by pool or card; that

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 LATE_SECONDS = 600
@@ -19,7 +19,7 @@ _DAYS_BACK, _DAYS_AHEAD = 8, 15
 """A window is open for at most seven days; a zone may skip a day."""
 
 
-class Window(Record):
+class Window(Struct):
     """A window opens on `days` (words of `DAYS`) at `start` (`HH:MM`) in `timezone`."""
 
     days: tuple[str, ...] = DAYS
@@ -28,7 +28,7 @@ class Window(Record):
     timezone: str = _UTC
 
 
-class Position(Record):
+class Position(Struct):
     """Where an instant is among windows: what is left of the open one that closes last, and the next opening. None: never.
 
     `opening` is its text, in local time and UTC; `opens_at` is in seconds since 1970.

@@ -7,16 +7,16 @@ another size counts as so many shares as it takes away.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
 from gpushare.live import devices
 from gpushare.live.devices import Claim, Device, Grant, Request
 from gpushare.live.live_pools import ClassPlan, LivePool, LivePools
 from gpushare.live.slices import Listed
 from gpushare.live.snapshot import Pod, Snapshot
+from gpushare_node.contract.struct import Struct, replace
 
 
-class Held(Record):
+class Held(Struct):
     """A device that a claim has, or a part of it."""
 
     claim: Claim

@@ -11,7 +11,6 @@ from typing import Any
 from gpushare import backends, vendors
 from gpushare.backends.dra import IMPLICIT, OUR_CLASSES
 from gpushare.core.printable import visible
-from gpushare.core.record import NOTHING, replace
 from gpushare.core.units import parse_amount
 from gpushare.live.devices import PodClaim
 from gpushare.live.snapshot import (
@@ -27,6 +26,7 @@ from gpushare.live.snapshot import (
     Pod,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.struct import NOTHING, replace
 
 Json = Mapping[str, Any]
 

@@ -1,9 +1,9 @@
 """A cause: one thing that is wrong, and what to do about it."""
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Cause(Record):
+class Cause(Struct):
     """One thing that is wrong, and what to do about it."""
 
     what: str

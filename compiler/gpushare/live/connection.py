@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from gpushare.core.record import Record
 from gpushare.live import kubeconfig
 from gpushare.live.errors import NoClusterError, RequestError, TooLargeError
 from gpushare.live.kubeconfig import Access
+from gpushare_node.contract.struct import Struct
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ _MAX_CONNECT_SECONDS = 10.0
 _LOGIN = "log in again, or renew the credentials of this context; `kubectl auth whoami` shows whether they work"
 
 
-class Endpoint(Record):
+class Endpoint(Struct):
     """Where the server is, and as whom we ask: the official client's settings, and the headers that impersonate."""
 
     settings: Any

@@ -6,7 +6,7 @@ All texts are safe to print. Amounts are whole units: bytes, or a count.
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.core.record import NOTHING, Record
+from gpushare_node.contract.struct import NOTHING, Struct
 
 API = "resource.k8s.io/v1"
 """The group and version that they are of."""
@@ -33,14 +33,14 @@ Counters = Mapping[str, int]
 """Amounts of counters, by set and name as in `gpu-0-counter-set/memory-slice-0`."""
 
 
-class Capacity(Record):
+class Capacity(Struct):
     """One capacity of a device. `default`: what a claim gets that asks for none of it; all, if the driver does not say."""
 
     value: int
     default: int
 
 
-class Device(Record):
+class Device(Struct):
     """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, empty: one claim has it whole.
 
     `counters`: what it takes, while claims have it, of those that the devices of its pool share.
@@ -56,7 +56,7 @@ class Device(Record):
     counters: Counters = NOTHING
 
 
-class Slice(Record):
+class Slice(Struct):
     """One ResourceSlice. `count` is how many slices its pool has in this generation.
 
     `counters`: how much of each there is for the devices of its pool.
@@ -71,7 +71,7 @@ class Slice(Record):
     counters: Counters = NOTHING
 
 
-class Selection(Record):
+class Selection(Struct):
     """What a selector of our form chooses: devices of this kind and profile (empty: whole GPUs) of one of these products."""
 
     kind: str
@@ -88,7 +88,7 @@ class Selection(Record):
         return f"{kind}, productName {' or '.join(self.products)}"
 
 
-class DeviceClass(Record):
+class DeviceClass(Struct):
     """One DeviceClass. `selection` is None if its selectors are not of our form. `spec` is compared, and printed only clean."""
 
     name: str
@@ -99,7 +99,7 @@ class DeviceClass(Record):
     spec: Mapping[str, Any] = NOTHING
 
 
-class ClaimTemplate(Record):
+class ClaimTemplate(Struct):
     """One ResourceClaimTemplate of ours, with the specification of its claims as it is."""
 
     namespace: str
@@ -107,7 +107,7 @@ class ClaimTemplate(Record):
     spec: Mapping[str, Any] = NOTHING
 
 
-class Request(Record):
+class Request(Struct):
     """One alternative of what a claim asks for: devices of a class, and these amounts of each. `has_selectors`: of its own."""
 
     name: str
@@ -117,7 +117,7 @@ class Request(Record):
     has_selectors: bool = False
 
 
-class Grant(Record):
+class Grant(Struct):
     """One device that a claim has, by pool and name in its slice, with what it consumes of it."""
 
     request: str
@@ -126,7 +126,7 @@ class Grant(Record):
     consumed: Mapping[str, int] = NOTHING
 
 
-class Claim(Record):
+class Claim(Struct):
     """One ResourceClaim. `requests` has for each request its alternatives; `grants` is None until it is allocated.
 
     `pods` are those that it is reserved for, as (name, uid); `owner` is the pod for which it was made.
@@ -147,7 +147,7 @@ class Claim(Record):
         return f"{self.namespace}/{self.name}"
 
 
-class PodClaim(Record):
+class PodClaim(Struct):
     """One claim of a pod: by which template, or none, and the name of the ResourceClaim; empty until it is made."""
 
     name: str
@@ -155,7 +155,7 @@ class PodClaim(Record):
     template: str = ""
 
 
-class Policy(Record):
+class Policy(Struct):
     """One admission policy of ours, or the binding of one, with its specification as it is."""
 
     plural: str
@@ -163,7 +163,7 @@ class Policy(Record):
     spec: Mapping[str, Any] = NOTHING
 
 
-class Dra(Record):
+class Dra(Struct):
     """What was read of the driver's objects; templates and policies for a comparison with a bundle only."""
 
     slices: tuple[Slice, ...] = ()

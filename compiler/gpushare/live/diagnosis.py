@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from gpushare.backends.dra import OUR_CLASSES
 from gpushare.core.reasons import reasons
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first, join_words
 from gpushare.live import allocation, belief, live_pools, pending_claims, refusals, slices, status
 from gpushare.live.cause import Cause
@@ -12,6 +11,7 @@ from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 from gpushare.nodes.own_labels import AWAY_LABEL
+from gpushare_node.contract.struct import Struct
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
@@ -21,7 +21,7 @@ _ABOUT_GPUS = {"GPUXid", "GPUPluginRestarted", "GPULayoutDrifted", "GPUKillsPaus
 _MAX_EVENTS = 5
 
 
-class Diagnosis(Record):
+class Diagnosis(Struct):
     """What was found about `subject`; no causes: nothing is wrong as far as was seen."""
 
     subject: str

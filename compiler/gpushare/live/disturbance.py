@@ -14,14 +14,14 @@ from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.snapshots import Device, PoolSide
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.live import allocation, live_pools
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.observing import is_observed
 from gpushare.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
-class NodeChange(Record):
+class NodeChange(Struct):
     """One node that changes. `pods` hold shares on it, of which at most `disturbed` are removed; None: not known.
 
     `before` and `after` are pools, empty for none. `on_busy` is what happens to the pods: wait, evict or fail.
@@ -37,7 +37,7 @@ class NodeChange(Record):
     state: str
 
 
-class QuotaProblem(Record):
+class QuotaProblem(Struct):
     """What a namespace uses now, and the new limit that is below it; None: the resource exists no more."""
 
     namespace: str
@@ -46,7 +46,7 @@ class QuotaProblem(Record):
     limit: int | None
 
 
-class Disturbance(Record):
+class Disturbance(Struct):
     """The whole effect. `nodes` change; `unready` do not change and are not ready now."""
 
     nodes: tuple[NodeChange, ...]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpushare.backends.dra import DRIVER
-from gpushare.core.record import NOTHING
 from gpushare.core.units import parse_amount
 from gpushare.live import devices
 from gpushare.live.api_objects import Json, as_map, as_maps, clean
@@ -27,6 +26,7 @@ from gpushare.live.devices import (
     Slice,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.struct import NOTHING
 
 _UNIT = 10**9
 _MOST = 10**18

@@ -15,7 +15,6 @@ from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.core.reasons import reasons
-from gpushare.core.record import Record
 from gpushare.core.wording import join_first
 from gpushare.intent.types import Backend
 from gpushare.live import belief, dra_drift, live_pools, slices
@@ -35,6 +34,7 @@ from gpushare.live.snapshot import (
     Snapshot,
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
+from gpushare_node.contract.struct import Struct
 
 _PROFILES = "chart/files/profiles/"
 _AMD = "chart/files/amd/"
@@ -56,7 +56,7 @@ class Kind(StrEnum):
     ALLOCATABLE = "allocatable"
 
 
-class Difference(Record):
+class Difference(Struct):
     """One difference: of what, what the bundle wants, what the cluster has, and what to do. Texts are safe to print."""
 
     kind: Kind

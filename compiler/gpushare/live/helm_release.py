@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.core.record import Record
 from gpushare.live import api_objects
 from gpushare.live.errors import RequestError
 from gpushare.live.pages import Lists
+from gpushare_node.contract.struct import Struct
 
 _MAX_BYTES = 64 << 20
 _CHART = "gpushare"
 
 
-class Release(Record):
+class Release(Struct):
     """A deployed release of a chart: `given` are the user's values, `values` those over the chart's own."""
 
     name: str

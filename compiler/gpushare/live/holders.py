@@ -5,12 +5,12 @@ The API server knows the requests, a pool's policy the cap of each share. Only t
 
 from collections.abc import Iterable, Mapping
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import MIB, total
 from gpushare.live.snapshot import Pod, RuntimeMetrics, Usage
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
-class Holder(Record):
+class Holder(Struct):
     """One pod that may have devices. `shares` is resource → number.
 
     `used` and `cap` are bytes on all its devices: `used` None if not known, `cap` None if it has none or it is not known.

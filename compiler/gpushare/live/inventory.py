@@ -11,7 +11,6 @@ from urllib.parse import quote as quoted
 
 from gpushare.backends.dra import FOR_LIMITS
 from gpushare.catalog import upstream
-from gpushare.core.record import Record
 from gpushare.importing import dra_objects, quota_objects
 from gpushare.intent.types import Dra
 from gpushare.live import devices, helm_release
@@ -19,6 +18,7 @@ from gpushare.live.api_objects import clean
 from gpushare.live.pages import Api, Json, Lists
 from gpushare.live.snapshot import ReadFailure
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.struct import Struct
 
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system", Dra().namespace)
 """Where NVIDIA's operator, device plugin and DRA driver are usually installed."""
@@ -34,7 +34,7 @@ _OF_DRA = {
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 
-class Inventory(Record):
+class Inventory(Struct):
     """The objects, each with a name for findings, and what could not be read."""
 
     objects: tuple[tuple[str, Json], ...]

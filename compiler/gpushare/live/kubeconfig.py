@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.wording import join_words, nearest
 from gpushare.live.errors import NoClusterError
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
-class Access(Record):
+class Access(Struct):
     """What the call says about the cluster, as kubectl's options do; empty text: not given. `timeout_seconds` 0: no limit."""
 
     kubeconfig: str = ""
@@ -19,7 +19,7 @@ class Access(Record):
     timeout_seconds: int = 30
 
 
-class KubeContext(Record):
+class KubeContext(Struct):
     """One context of a kubeconfig: its default namespace, and the entry of its user."""
 
     namespace: str = ""

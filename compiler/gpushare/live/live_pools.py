@@ -10,7 +10,6 @@ from gpushare.compare.snapshots import Device as PlannedDevice
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
-from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
 from gpushare.live.devices import INSTANCE, WHOLE, Device
@@ -18,9 +17,10 @@ from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.reading import source
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
-class ClassPlan(Record):
+class ClassPlan(Struct):
     """A DeviceClass of a pool: what a node must have of it. `replicas`: how many shares a device is meant for."""
 
     profile: str | None
@@ -34,7 +34,7 @@ class ClassPlan(Record):
         return device.kind == kind and (device.profile if kind == INSTANCE else None) == self.profile
 
 
-class LivePool(Record):
+class LivePool(Struct):
     """One pool of the cluster. `side` is what a node becomes, `memory` what it has; None if the policy could not be read.
 
     `caps` is resource → MiB of a share: None for no cap, or if devices of one resource have different caps. `classes` are those
@@ -67,7 +67,7 @@ class LivePool(Record):
         return NOTHING if self.side is None else self.side.resources
 
 
-class LivePools(Record):
+class LivePools(Struct):
     """All pools by name, and the pool of every node by its name; empty for a node without a pool."""
 
     pools: Mapping[str, LivePool]

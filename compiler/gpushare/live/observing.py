@@ -6,15 +6,15 @@ The runtime writes the annotation (gpushare_node/reconcile/observation.py). Long
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.live.snapshot import LiveNode, RuntimeMetrics
+from gpushare_node.contract.struct import NOTHING, Struct
 
 OBSERVING = "Observing"
 """The condition's reason on a node that is observed: a mode, and not a fault."""
 _MORE = re.compile(r"and ([0-9]{1,9}) more\Z")
 
 
-class Would(Record):
+class Would(Struct):
     """What would change on one node. `gpus` are indexes; `pods` some of the `held` pods that use these GPUs.
 
     `over` are containers over their caps now, `actions` those that were only counted; None: the runtime was not queried.
@@ -36,7 +36,7 @@ class Would(Record):
         return not (self.gpus or self.labels or self.resources or self.unknown)
 
 
-class Observed(Record):
+class Observed(Struct):
     """All observed nodes. `refused` requests are those that the API server let pass with a warning; None: not queried."""
 
     nodes: tuple[Would, ...]

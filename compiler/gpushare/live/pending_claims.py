@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpushare.backends.dra import IMPLICIT, OUR_CLASSES
-from gpushare.core.record import Record
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.live import allocation, devices, slices
@@ -18,6 +17,7 @@ from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import Listed
 from gpushare.live.snapshot import LiveNode, Pod, Snapshot
 from gpushare.nodes import taints
+from gpushare_node.contract.struct import Struct
 
 _MAX_NODES = 8
 _MAX_DEVICES = 4
@@ -27,7 +27,7 @@ _RETRY = (
 )
 
 
-class _View(Record):
+class _View(Struct):
     """What the causes are looked up in. `given` is None if claims were not read: what is left of devices is then not known.
 
     By pool of slices: `in_use` are the devices that claims have, `rest` is what they leave of its counters.

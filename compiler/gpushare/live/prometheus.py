@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 from gpushare.core.errors import HintedError
-from gpushare.core.record import Record
 from gpushare.live.api_objects import clean
+from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
@@ -24,7 +24,7 @@ class PrometheusError(HintedError):
     """There is no usable answer."""
 
 
-class Series(Record):
+class Series(Struct):
     """One series of an answer: `points` are (seconds since 1970, value); None: the value is not a finite number."""
 
     labels: Mapping[str, str]

@@ -7,7 +7,6 @@ from urllib.parse import quote as quoted
 
 from gpushare.backends.dra import DRIVER, OUR_CLASSES, is_of_gpus
 from gpushare.backends.vgpu import OPERATOR_CONFIG_MAP
-from gpushare.core.record import Record
 from gpushare.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
 from gpushare.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Policy, Slice
 from gpushare.live.pages import Api, Lists
@@ -29,6 +28,7 @@ from gpushare.live.snapshot import (
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.struct import Struct
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -45,7 +45,7 @@ KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKil
 """Reasons of the runtime's Events about containers over their caps."""
 
 
-class Scope(Record):
+class Scope(Struct):
     """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces.
 
     `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's. `amd`: that of AMD's
@@ -122,7 +122,7 @@ def _checked(snapshot: Snapshot) -> Snapshot:
     found = snapshot.daemonsets or snapshot.configs
     if found or not snapshot.has_seen("daemonsets"):
         return snapshot
-    from gpushare.core.record import replace  # noqa: PLC0415 - rare
+    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - rare
 
     missing = ReadFailure(
         what="gpushare",

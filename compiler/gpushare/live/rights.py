@@ -6,17 +6,17 @@ Every request of `reader` is one of these rules. All are reads; `pods/proxy` and
 from collections.abc import Sequence
 from typing import Any
 
-from gpushare.core.record import Record
 from gpushare.live.devices import BINDINGS, CLAIMS, CLASSES, POLICIES, SLICES, TEMPLATES
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.struct import Struct
 
 NAME = "gpushare-viewer"
 _GROUP = "rbac.authorization.k8s.io"
 _VERSION = f"{_GROUP}/v1"
 
 
-class Subject(Record):
+class Subject(Struct):
     """Who gets the rights. `namespace` is a service account's."""
 
     kind: str

@@ -6,15 +6,15 @@ As the scheduler reads them: of a pool of slices the newest generation counts, a
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.wording import join_first
 from gpushare.live import devices
 from gpushare.live.devices import Device, DeviceClass, Slice
 from gpushare.live.live_pools import LivePool, LivePools
 from gpushare.live.snapshot import Snapshot
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
-class Listed(Record):
+class Listed(Struct):
     """One device as it is offered: on which node, in which pool of slices. `is_offered`: the pool is complete."""
 
     node: str
@@ -23,7 +23,7 @@ class Listed(Record):
     is_offered: bool
 
 
-class NodeOffer(Record):
+class NodeOffer(Struct):
     """What a node's slices have. `devices` are by class of the node's pool; `problem` is empty if they are as planned.
 
     `is_there`: whether the node has any slice.

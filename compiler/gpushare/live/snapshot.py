@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import vendors
-from gpushare.core.record import NOTHING, Record
 from gpushare.live.devices import Dra, PodClaim
+from gpushare_node.contract.struct import NOTHING, Struct
 
 PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
 LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if vendor.plugin_label is None)
@@ -30,7 +30,7 @@ OTHER_PODS = "pods of other namespaces"
 """`ReadFailure.what` of a Snapshot that was restricted to one namespace."""
 
 
-class ReadFailure(Record):
+class ReadFailure(Struct):
     """Something that was not read: what, why, and what would allow it."""
 
     what: str
@@ -38,7 +38,7 @@ class ReadFailure(Record):
     hint: str = ""
 
 
-class Condition(Record):
+class Condition(Struct):
     """A node's condition. `since` and `heartbeat`, when it was last written, are RFC 3339 times, as text; empty if unknown."""
 
     status: str
@@ -53,7 +53,7 @@ class Condition(Record):
         return self.status == "True"
 
 
-class LiveNode(Record):
+class LiveNode(Struct):
     """One node. `condition` is GPUShareReady, None without one; `is_up` is kubelet's Ready. `annotations` are ours only.
 
     `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean.
@@ -71,7 +71,7 @@ class LiveNode(Record):
     would: Mapping[str, Any] | None = None
 
 
-class Pod(Record):
+class Pod(Struct):
     """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
 
     `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do. `created`
@@ -105,7 +105,7 @@ class Pod(Record):
         return bool(self.node) and bool(self.requests) and self.phase not in {"Succeeded", "Failed"}
 
 
-class LiveQuota(Record):
+class LiveQuota(Struct):
     """One ResourceQuota: what of it is about GPUs, as resource → number, without the prefix `requests.`."""
 
     namespace: str
@@ -114,21 +114,21 @@ class LiveQuota(Record):
     used: Mapping[str, int]
 
 
-class ConfigMap(Record):
+class ConfigMap(Struct):
     """One of our ConfigMaps, with its texts as they are: they are compared, and printed only through `views.clean`."""
 
     name: str
     data: Mapping[str, str]
 
 
-class DeviceConfig(Record):
+class DeviceConfig(Struct):
     """One of our DeviceConfigs of AMD's operator, with its specification as it is: it is compared, and printed only clean."""
 
     name: str
     spec: Mapping[str, Any] = NOTHING
 
 
-class DaemonSet(Record):
+class DaemonSet(Struct):
     """The DaemonSet of one pool: the terms and labels by which it selects nodes, and the policy's digest."""
 
     name: str
@@ -140,7 +140,7 @@ class DaemonSet(Record):
     ready: int = 0
 
 
-class Event(Record):
+class Event(Struct):
     """One Event of the node runtime, the scheduler or kubelet. `time` is RFC 3339 as text, empty if unknown."""
 
     namespace: str
@@ -152,7 +152,7 @@ class Event(Record):
     count: int = 1
 
 
-class Usage(Record):
+class Usage(Struct):
     """One container's memory on one device, in bytes, from the runtime's metrics. `cap` None: no cap."""
 
     node: str
@@ -165,7 +165,7 @@ class Usage(Record):
     is_over: bool = False
 
 
-class RuntimeMetrics(Record):
+class RuntimeMetrics(Struct):
     """What the runtime of one node reports; counters since that runtime's start."""
 
     node: str
@@ -177,7 +177,7 @@ class RuntimeMetrics(Record):
     would_act: int = 0
 
 
-class Snapshot(Record):
+class Snapshot(Struct):
     """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
 
     `starting`: pods of the selected node that have not started and mount the ConfigMap of our profiles.

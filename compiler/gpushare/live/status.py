@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpushare.backends import vgpu
 from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
-from gpushare.core.record import NOTHING, Record, replace
 from gpushare.core.units import total
 from gpushare.live import allocation, belief, devices, holders, live_pools, observing, slices
 from gpushare.live.allocation import Allocations, key
@@ -16,9 +15,10 @@ from gpushare.live.observing import OBSERVING, Observed
 from gpushare.live.slices import Listed, NodeOffer
 from gpushare.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
 from gpushare.nodes import taints
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
-class ShareUsage(Record):
+class ShareUsage(Struct):
     """One resource: how many are wanted, offered and in use, and free for new pods; None: not known.
 
     With NVIDIA's DRA driver the resource is a DeviceClass, and its numbers are shares of a device as the plan divides it.
@@ -32,7 +32,7 @@ class ShareUsage(Record):
     free: int | None
 
 
-class NodeStatus(Record):
+class NodeStatus(Struct):
     """One node with GPUs. `pool` is empty for a node of no pool; `condition` is GPUShareReady as far as it still holds.
 
     `holders` is None if pods were not read. `backend` is what serves its pool, empty if that is not known. `offer` are its
@@ -63,7 +63,7 @@ class NodeStatus(Record):
         return self.is_up and not self.is_cordoned and self.condition.reason == OBSERVING
 
 
-class PoolStatus(Record):
+class PoolStatus(Struct):
     """One pool: its nodes, and the sums over them. `mode` and `card` are empty if its policy could not be read.
 
     `is_divided`: whether a device has replicas. `memory_of_node` is as planned, None if the policy could not be read.
@@ -99,7 +99,7 @@ class PoolStatus(Record):
         return [one for node in self.nodes for one in node.holders or ()]
 
 
-class VmNode(Record):
+class VmNode(Struct):
     """One node for virtual machines with vGPUs: its config, empty for the default one, and what NVIDIA's manager says of it."""
 
     name: str
@@ -107,7 +107,7 @@ class VmNode(Record):
     state: str
 
 
-class ClaimStatus(Record):
+class ClaimStatus(Struct):
     """The claims of all namespaces that were read: how many have devices, and wait; None: not known.
 
     `left` are those that have devices though no pod is there for which they are reserved; None if that is not known. `names`
@@ -120,7 +120,7 @@ class ClaimStatus(Record):
     names: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class Status(Record):
+class Status(Struct):
     """The cluster's GPUs. `others` are nodes with GPUs that belong to no pool; `kills` are the runtime's recent Events.
 
     `vm_nodes` are nodes for virtual machines: no node runtime tells of which pool they are.

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gpushare.core.prices import Price
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import total
 from gpushare.live import scraped_labels
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
 from gpushare.resolved import gpu_parts
 from gpushare.resolved.plan import PoolPlan
+from gpushare_node.contract.struct import NOTHING, Struct
 
 HOUR, DAY = 3600, 86400
 _STEPS = HOUR // showback.STEP_SECONDS
@@ -28,7 +28,7 @@ Amounts = Mapping[str, float | None]
 """Numbers by resource; None: not known."""
 
 
-class PoolFacts(Record):
+class PoolFacts(Struct):
     """One pool of the intent. `gpus` is resource → GPUs of one share, None if not known."""
 
     name: str
@@ -37,7 +37,7 @@ class PoolFacts(Record):
     price: Price | None = None
 
 
-class Held(Record):
+class Held(Struct):
     """Shares of one resource: `hours` are share-hours, `gpus` the GPU-hours that these are. None: not known."""
 
     resource: str
@@ -46,7 +46,7 @@ class Held(Record):
     cost: float | None
 
 
-class Use(Record):
+class Use(Struct):
     """What one namespace held of one pool, and used of its memory, in GiB-hours. None: not known.
 
     `pool` is empty for shares on nodes whose runtime was not scraped at the time.
@@ -68,7 +68,7 @@ class Use(Record):
         return total(one.cost for one in self.held) if self.held else None
 
 
-class Gap(Record):
+class Gap(Struct):
     """Consecutive hours in which samples are missing, in seconds since 1970; `missing` counts hours."""
 
     start: int
@@ -76,7 +76,7 @@ class Gap(Record):
     missing: float
 
 
-class Source(Record):
+class Source(Struct):
     """A metric whose steps are counted, of a pool or (`pool` empty) of all nodes; `gaps` by time."""
 
     metric: str
@@ -89,7 +89,7 @@ class Source(Record):
         return sum(gap.missing for gap in self.gaps)
 
 
-class PoolUsage(Record):
+class PoolUsage(Struct):
     """What one pool offered and namespaces held of it, in share-hours by resource. `facts` None: it is not in the intent."""
 
     name: str
@@ -98,7 +98,7 @@ class PoolUsage(Record):
     held: Amounts
 
 
-class UsageReport(Record):
+class UsageReport(Struct):
     """The usage of one cluster from `start` up to `end`, in seconds since 1970."""
 
     start: int

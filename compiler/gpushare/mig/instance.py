@@ -1,10 +1,10 @@
 """Instance: a MIG instance at its place."""
 
 from gpushare.catalog.cards import MigProfile
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Instance(Record):
+class Instance(Struct):
     """One MIG instance of one GPU at its placement, in the card's placement units."""
 
     profile: MigProfile

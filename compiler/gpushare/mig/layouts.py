@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import islice
 
 from gpushare.catalog.cards import Geometry, MigProfile
-from gpushare.core.record import Record, replace
 from gpushare.intent.types import Layout
 from gpushare.mig.grid import Shape, TooManyError, grid
+from gpushare_node.contract.struct import Struct, replace
 
 Counts = tuple[int, ...]
 """How many of each profile, in the solver's own order."""
@@ -26,7 +26,7 @@ MAX_LAYOUTS = 2_000
 """How many legal layouts a card may have, so that a search can go through all of them. Known cards have 128."""
 
 
-class Limit(Record):
+class Limit(Struct):
     """No more than `total` of something on one card. `weights` is what an instance of each profile takes, in solver order.
 
     `counts_instances`: the limit counts instances, and `noun` follows `total`; otherwise `noun` is the singular of something

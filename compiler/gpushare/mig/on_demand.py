@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpushare.catalog.cards import Geometry
-from gpushare.core.record import replace
 from gpushare.intent.types import Layout
 from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import CardSolver, solver_for
+from gpushare_node.contract.struct import replace
 
 _Gpu = tuple[Instance, ...]
 

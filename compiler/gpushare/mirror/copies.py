@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 from gpushare.catalog.image_registry import has_host, mirrored
 from gpushare.catalog.upstream import OCI
-from gpushare.core.record import Record
 from gpushare.render.images import ChartSource, Pulled
+from gpushare_node.contract.struct import Struct
 
 _REGISTRY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _TAG_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}")
 
 
-class Copy(Record):
+class Copy(Struct):
     """One image to copy. `part`: who names it; `source`: where it is published; `target`: where the nodes pull it.
 
     Without a source it cannot be copied: nothing says where it is published.
@@ -26,7 +26,7 @@ class Copy(Record):
     target: str
 
 
-class Omission(Record):
+class Omission(Struct):
     """Something that a list or its scripts lack. `text` names it; `message` is the warning, `hint` how to add it."""
 
     text: str
@@ -34,7 +34,7 @@ class Omission(Record):
     hint: str
 
 
-class ChartCopy(Record):
+class ChartCopy(Struct):
     """One chart to copy: its name and version, the repository that has it, and the repository or registry of the copy."""
 
     name: str

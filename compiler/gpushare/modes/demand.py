@@ -7,10 +7,10 @@ from typing import Any
 from gpushare import vendors
 from gpushare.catalog.cards import Card
 from gpushare.core.prices import Price
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import mib
 from gpushare.intent.types import Sharing
+from gpushare_node.contract.struct import Struct
 
 MAX_REPLICAS = 1024
 """How many replicas an intent may ask for (schemas/intent.v1.json)."""
@@ -36,7 +36,7 @@ class FaultIsolation(StrEnum):
     NONE = "none"
 
 
-class Need(Record):
+class Need(Struct):
     """`users` containers that need `memory_bytes` each. `users` None: as many as fit."""
 
     memory_bytes: int
@@ -48,7 +48,7 @@ class Need(Record):
         return -(-self.memory_bytes // MIB)
 
 
-class Demand(Record):
+class Demand(Struct):
     """What must fit on nodes with `gpus_per_node` GPUs of one card. `nodes` None: as many as are needed.
 
     `needs` have different sizes, the largest first; only a single one may have unknown users, and then `nodes` is known.
@@ -65,7 +65,7 @@ class Demand(Record):
     price: Price | None = None
 
 
-class Variant(Record):
+class Variant(Struct):
     """One way of sharing a card: a mode, with or without replicas, and what it isolates.
 
     `divide` returns what can serve a demand, or why nothing can; `vendors` are those whose cards it divides.

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
-from gpushare.core.record import fields, replace
 from gpushare.intent.types import Backend, Goal, Interval, Layout, LayoutGroup, Mechanism, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
+from gpushare_node.contract.struct import content_of, replace
 
 S = TypeVar("S", bound=Sharing)
 
@@ -156,7 +156,7 @@ class ModeTraits(Generic[S]):
 
     def with_settings(self, other: Sharing) -> Sharing:
         """Return another way to share with this pool's settings, as far as it has them."""
-        own, has = fields(self.sharing), fields(other)
+        own, has = content_of(self.sharing), content_of(other)
         return replace(other, **{name: own[name] for name in self.settings if name in own and name in has})
 
     def document(self) -> dict[str, Any]:

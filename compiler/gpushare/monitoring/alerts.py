@@ -11,9 +11,9 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.core.reasons import reasons
-from gpushare.core.record import Record
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.struct import Struct
 
 NAMESPACE = "gpu-system"
 """The release's namespace in the rules; `groups` replaces it. Other products have DaemonSets whose names begin like ours."""
@@ -39,14 +39,14 @@ _BLIND = "|".join(word for word, one in reasons().items() if one.caps_unenforced
 _GPU_FAULTS = "|".join(word for word, one in reasons().items() if one.is_gpu_fault)
 
 
-class Recording(Record):
+class Recording(Struct):
     """A recording rule."""
 
     name: str
     expr: str
 
 
-class Alert(Record):
+class Alert(Struct):
     """An alert. `hold` is how long the expression must be true; `means` and `remedy` are its runbook."""
 
     name: str

@@ -8,8 +8,8 @@ the name of its label for the node depends on its version.
 
 from typing import Any
 
-from gpushare.core.record import Record
 from gpushare.monitoring.alerts import NAMESPACE, OF_A_POOL, began, of_namespace
+from gpushare_node.contract.struct import Struct
 
 UID = "gpushare"
 _WIDTH = 12
@@ -17,14 +17,14 @@ _HEIGHT = 8
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
-class Query(Record):
+class Query(Struct):
     """An expression, and the legend of its series."""
 
     expr: str
     legend: str
 
 
-class Panel(Record):
+class Panel(Struct):
     """A panel of time series. `unit` is Grafana's name of it."""
 
     title: str

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from gpushare.core.record import NOTHING, Record
+from gpushare_node.contract.struct import NOTHING, Struct
 
 MACHINE_LABEL = "node.kubernetes.io/instance-type"
 """The label with a node's machine type, on every cloud."""
@@ -22,7 +22,7 @@ _OF_KUBERNETES = frozenset({"kubernetes.io", "node.kubernetes.io", "topology.kub
 """The prefixes of labels that kubelet and the cloud's controller set."""
 
 
-class Machines(Record):
+class Machines(Struct):
     """A family of machine types: `types` begins the names of those with the card, an id of the catalogue; "": another device.
 
     `gpus`: regular expressions of whole names, each with the number of GPUs, 0 if it is the expression's first group. A type
@@ -35,7 +35,7 @@ class Machines(Record):
     unconfirmed: tuple[tuple[str, int], ...] = ()
 
 
-class Sharing(Record):
+class Sharing(Struct):
     """The labels of a cloud that shares GPUs itself: how, between how many clients, and the size of MIG partitions."""
 
     strategy: str
@@ -43,21 +43,21 @@ class Sharing(Record):
     partition: str
 
 
-class GroupTags(Record):
+class GroupTags(Struct):
     """Cluster Autoscaler reads what a node will have from tags of its group. `slash`: what their names have instead of `/`."""
 
     heading: str
     slash: str = "/"
 
 
-class GroupAnnotations(Record):
+class GroupAnnotations(Struct):
     """Cluster Autoscaler reads what a node will have from annotations with this prefix, which can name one resource."""
 
     heading: str
     prefix: str
 
 
-class DraLimit(Record):
+class DraLimit(Struct):
     """What a cloud does not support with DRA, on nodes with a label that begins with `label`, or has `value`.
 
     `only_divided`: whole GPUs are supported.
@@ -69,7 +69,7 @@ class DraLimit(Record):
     only_divided: bool = False
 
 
-class Cloud(Record):
+class Cloud(Struct):
     """A cloud, or what sets labels as a cloud does. An empty field: it has no such thing.
 
     Labels: `domain` of those that it sets on its nodes, `other_labels` the beginnings of others; `writers` the domains, with

@@ -7,11 +7,11 @@ node names: `selectors` does.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
-from gpushare.core.record import Record
 from gpushare.intent.types import Expression, Operator
+from gpushare_node.contract.struct import Struct
 
 
-class LabelSet(Record):
+class LabelSet(Struct):
     """What a node's label may be: absent, one of `listed`, or, if `others` is true, every value that is *not* listed.
 
     Every set that label expressions can build has exactly one such form, so equal sets are equal values.

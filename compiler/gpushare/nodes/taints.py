@@ -7,11 +7,11 @@ knows both since 1.29 (https://github.com/kubernetes/autoscaler/releases/tag/clu
 of the start-up taint in its NodePool (https://karpenter.sh/docs/concepts/nodepools/#cilium-startup-taint).
 """
 
-from gpushare.core.record import Record
 from gpushare.intent.types import Autoscaler
+from gpushare_node.contract.struct import Struct
 
 
-class Taints(Record):
+class Taints(Struct):
     """The keys of one pool: from a node's start until its layout is verified, and while its GPUs are changed."""
 
     not_ready: str = "gpushare.dev/not-ready"

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from gpushare.core.diagnostics import Finding, Path, Span
-from gpushare.core.record import replace
 from gpushare.reading.source import Source
 from gpushare.reading.tree import MAX_WEIGHT, TreeNode
+from gpushare_node.contract.struct import replace
 
 Range = tuple[int, int]
 

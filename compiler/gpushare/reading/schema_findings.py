@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.record import Record, replace
 from gpushare.core.units import meant_sizes
 from gpushare.core.wording import join_words, nearest, shorten
 from gpushare.reading import intended
 from gpushare.reading.scalars import resolve
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_RAW = 400
 """How many violations are read: in a text with more, the user must fix the first ones before the rest is worth reading."""
@@ -58,7 +58,7 @@ _MAX_RANGE = 16
 _GOALS = ("most-instances", "balanced")
 
 
-class SchemaViolation(Record):
+class SchemaViolation(Struct):
     """One error of a validator: which keyword with which argument rejects which value, at which path, in which schema."""
 
     keyword: str

@@ -18,9 +18,9 @@ from typing import Any
 import yaml
 
 from gpushare.core.diagnostics import Finding, Path, Span
-from gpushare.core.record import Record, replace
 from gpushare.core.wording import shorten
 from gpushare.reading.tree import MAX_WEIGHT, TOO_DEEP, Builder, RawFinding, TreeNode
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_BYTES = 4 << 20
 """The largest document. A thousand pools of twenty named nodes each need about half a megabyte."""
@@ -62,7 +62,7 @@ _CLOSE_COLON = re.compile(r"([A-Za-z][\w.-]*):(?!//)([^\s:#]+)[ \t]*(?:#.*)?$", 
 """A line with a key and a value that YAML reads as one word."""
 
 
-class Source(Record):
+class Source(Struct):
     """One document: its text, its values as plain dicts, lists and scalars, and the findings on its text.
 
     `findings` have positions. If one of them is an error, `data` may be None or lack the part concerned.

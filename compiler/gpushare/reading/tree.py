@@ -10,9 +10,9 @@ from itertools import takewhile
 from typing import Any
 
 from gpushare.core.diagnostics import Path
-from gpushare.core.record import Record
 from gpushare.core.wording import shorten
 from gpushare.reading.scalars import resolve
+from gpushare_node.contract.struct import Struct
 
 MAX_DEPTH = 64
 TOO_DEEP = f"mappings and lists are nested more than {MAX_DEPTH} deep here"
@@ -36,7 +36,7 @@ class TreeNode:
         self.weight = 1
 
 
-class RawFinding(Record):
+class RawFinding(Struct):
     """A finding that does not have lines and columns yet."""
 
     code: str

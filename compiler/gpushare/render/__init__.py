@@ -7,7 +7,6 @@ from gpushare.bundle import lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
-from gpushare.core.record import replace
 from gpushare.intent.types import Amd, Backend, Stack
 from gpushare.render import (
     amd,
@@ -33,6 +32,7 @@ from gpushare.render import (
 )
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.steps import amd_release, dra_release, leaving
+from gpushare_node.contract.struct import replace
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 

@@ -12,10 +12,10 @@ from gpushare.catalog import amd_charts, upstream
 from gpushare.catalog.amd_charts import OF_AMD
 from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.catalog.upstream import OF_DRA, Image, UpstreamChart
-from gpushare.core.record import Record
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.struct import Struct
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."
 
@@ -25,7 +25,7 @@ _PER_SYSTEM = ("driver", "gds", "gdrcopy")
 """Sections with kernel modules: the operator appends the node's system to their tags."""
 
 
-class Pulled(Record):
+class Pulled(Struct):
     """One image: who names it (`gpushare`, `example` or the chart's section), where it is published, where the nodes pull it.
 
     A `source` without a host is unknown: nothing in the bundle says where that image is published.
@@ -39,7 +39,7 @@ class Pulled(Record):
     precompiled: bool = False
 
 
-class ChartSource(Record):
+class ChartSource(Struct):
     """An upstream chart of a bundle: the repository that publishes it, and the one that the bundle's commands name."""
 
     name: str

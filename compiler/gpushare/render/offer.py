@@ -5,9 +5,9 @@ from typing import Any
 
 from gpushare import backends
 from gpushare.core.prices import Price
-from gpushare.core.record import NOTHING
 from gpushare.resolved import costs, gpu_parts, offer_entry, vm_pool
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare_node.contract.struct import NOTHING
 
 
 def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:

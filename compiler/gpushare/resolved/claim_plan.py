@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from gpushare.core.record import Record
 from gpushare.core.units import MIB
 from gpushare.intent.types import Backend, DraShares
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps, claims
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct
 
 
-class ClaimPlan(Record):
+class ClaimPlan(Struct):
     """One template of claims. `per_device` of them fit on one device of the class.
 
     `memory_mib` is what a claim asks for: None if it asks for no memory but a number of shares, or the memory is not known.

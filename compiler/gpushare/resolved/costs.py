@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from gpushare.core.prices import Price
-from gpushare.core.record import Record
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.struct import Struct
 
 
-class Costs(Record):
+class Costs(Struct):
     """(pool, cost of an hour of all its GPUs) pairs; None: its price or number of nodes is not known. Empty without prices."""
 
     currency: str

@@ -11,14 +11,14 @@ from gpushare.backends import config_manager, mig_parted
 from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.mig_parted import MigConfig
 from gpushare.catalog.cards import Card, PartitionMode
-from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.mig import Instance
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct
 
 
-class GpuPlan(Record):
+class GpuPlan(Struct):
     """What one GPU of a node resolves to: MIG instances, AMD's `partition`, or neither, a whole GPU.
 
     With MIG but without instances, these are made for each claim.
@@ -30,7 +30,7 @@ class GpuPlan(Record):
     partition: PartitionMode | None = None
 
 
-class DevicePlan(Record):
+class DevicePlan(Struct):
     """One device that a back end will offer: a whole GPU (`profile` None), a MIG instance, or a place where one can be made.
 
     `memory_mib` is the smallest catalogued memory, None if unknown; `cap_mib` is what one container may use, None for no cap.
@@ -46,14 +46,14 @@ class DevicePlan(Record):
     cap_mib: int | None
 
 
-class SharingProfile(Record):
+class SharingProfile(Struct):
     """One device-plugin config. `key` is `<mode>-<8 hex of the content>`; the ConfigMap has `<key>-a` and `<key>-b`."""
 
     key: str
     config: Mapping[str, Any]
 
 
-class NodeShape(Record):
+class NodeShape(Struct):
     """One node, resolved. `kinds` are what `devices` are offered as; `layouts` are in the order of the GPU indexes.
 
     `samples` are the first device of each profile: every other device differs from one of them only in its placement.

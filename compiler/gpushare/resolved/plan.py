@@ -14,7 +14,6 @@ from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
-from gpushare.core.record import Record
 from gpushare.intent.types import AmdStack, Backend, DraShares, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
@@ -25,6 +24,7 @@ from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
 from gpushare.sharing.shares import Offer, ShareKind
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.struct import Struct
 
 __all__ = [
     "DevicePlan",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-class ResourcePlan(Record):
+class ResourcePlan(Struct):
     """One extended resource of a node of the pool: how many of it the node's `allocatable` will show."""
 
     name: str
@@ -69,14 +69,14 @@ class PoolPlan(ResolvedPool):
     kinds: tuple[ShareKind, ...] = ()
 
 
-class QuotaPlan(Record):
+class QuotaPlan(Struct):
     """The ResourceQuota of one namespace: (key of the resource, number) pairs, sorted."""
 
     namespace: str
     hard: tuple[tuple[str, int], ...]
 
 
-class Plan(Record):
+class Plan(Struct):
     """The whole cluster, resolved. `pools`, for containers, and `vm_pools`, for virtual machines, are sorted by name.
 
     `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to

@@ -5,13 +5,13 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.catalog.cards import Card
-from gpushare.core.record import Record
 from gpushare.intent.types import Pool
 from gpushare.intent.words import Mode
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.struct import Struct
 
 
-class ResolvedPool(Record):
+class ResolvedPool(Struct):
     """One pool of the intent and its card. `terms` are Kubernetes nodeSelectorTerms of the nodes that it owns."""
 
     pool: Pool

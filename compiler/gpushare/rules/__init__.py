@@ -11,7 +11,6 @@ from typing import Any
 
 from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Finding
-from gpushare.core.record import NOTHING, replace
 from gpushare.intent.types import Intent, Layout
 from gpushare.rules import (
     admission,
@@ -43,6 +42,7 @@ from gpushare.rules import (
     vgpu,
 )
 from gpushare.rules.rule import Rule, RuleContext
+from gpushare_node.contract.struct import NOTHING, replace
 
 MAX_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""

@@ -9,7 +9,6 @@ from gpushare import modes, vendors
 from gpushare.catalog.cards import Card
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import CapWord, Pool
@@ -17,12 +16,13 @@ from gpushare.rules.card_names import a_card, product
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct
 
 SMALL_CAP_MIB = 512
 """Below this a CUDA context, a few hundred MiB by itself, leaves a program next to nothing."""
 
 
-class _Shared(Record):
+class _Shared(Struct):
     """One kind of shared device of one pool, with the path of the field that decides its cap."""
 
     pool: Pool

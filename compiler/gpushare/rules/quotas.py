@@ -5,16 +5,16 @@ from functools import cached_property, lru_cache
 
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import Record
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.intent.types import CapWord, Pool, Quota
 from gpushare.rules.rule import Rule, RuleContext
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct
 
 
-class ResolvedQuota(Record):
+class ResolvedQuota(Struct):
     """A quota with its pool and what that pool's nodes offer."""
 
     quota: Quota

@@ -11,12 +11,12 @@ from typing import Any
 from gpushare import backends, modes
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import NOTHING, Record
 from gpushare.intent.types import Intent, Layout, Pool, Stack
 from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
 from gpushare.sharing.shares import ShareKind
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.struct import NOTHING, Struct
 
 
 class RuleContext:
@@ -99,7 +99,7 @@ class RuleContext:
         return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 
-class Rule(Record):
+class Rule(Struct):
     """One code and the function that finds every violation of it, in a fixed order."""
 
     code: str

@@ -12,7 +12,7 @@ from gpushare.bundle import admission
 from gpushare.bundle.artifact import Artifact
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import replace
+from gpushare_node.contract.struct import replace
 
 KIB = 1 << 10
 

@@ -8,13 +8,13 @@ from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import replace
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
 from gpushare.reading import schema
 from gpushare.rules import contradictions
 from gpushare.rules.charts import judging_chart
 from gpushare.rules.rule import Rule, RuleContext
+from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform", "values")
 

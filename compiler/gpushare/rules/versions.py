@@ -7,7 +7,6 @@ from gpushare import modes
 from gpushare.catalog import amd_charts, drivers, upstream
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.record import replace
 from gpushare.core.wording import join_words
 from gpushare.intent.types import Backend, Pool, SharePlacement, Stack
 from gpushare.rules.card_names import a_card
@@ -15,6 +14,7 @@ from gpushare.rules.charts import AMD_VERSIONS, VERSIONS, judging_chart
 from gpushare.rules.ineffective_settings import operator_driver
 from gpushare.rules.rule import Rule, RuleContext, pool_path
 from gpushare.rules.written_layouts import mig_pools
+from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpushare import modes
 from gpushare.backends.dra import DraDriver
 from gpushare.catalog.cards import Card, DeviceProfile, MigProfile
-from gpushare.core.record import NOTHING, Record
 from gpushare.core.units import MIB
 from gpushare.intent.types import Backend, DraShares, Intent, Pool
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import NOTHING, Struct
 
 Capacity = Mapping[str, str]
 """What a claim asks of a device: quantities by capacity."""
@@ -23,14 +23,14 @@ SHARES, MEMORY = "shares", "memory"
 _SLICE = "memorySlice"
 
 
-class Division(Record):
+class Division(Struct):
     """How the driver lets claims share devices: `by` None, not at all. `shares` is the count that every device has then."""
 
     by: DraShares | None
     shares: int = 1
 
 
-class Shape(Record):
+class Shape(Struct):
     """One kind of claim: the template's name, and what the claim asks of a device of the class.
 
     `alternatives`: of which the first that fits is taken; one, which may be empty, if the place of a device does not matter.
@@ -41,7 +41,7 @@ class Shape(Record):
     alternatives: tuple[Capacity, ...]
 
 
-class Bound(Record):
+class Bound(Struct):
     """What claims of tenants may ask of a device of the class. `most`: all of these, at most as much; `exactly`: just that.
 
     `slices`: of how many memory slices they must ask nothing. All empty: of no capacity.

@@ -7,12 +7,12 @@ from itertools import chain
 from gpushare import backends, mig, modes, vendors
 from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.catalog.device_memory import memory_mib
-from gpushare.core.record import Record
 from gpushare.intent.types import Layout, Pool
 from gpushare.sharing import caps
+from gpushare_node.contract.struct import Struct
 
 
-class ShareKind(Record):
+class ShareKind(Struct):
     """Devices of a node that are offered in the same way: whole GPUs (`profile` None) or the parts of one profile.
 
     `base` is the resource's name before sharing renames it, as device-plugin configs use it. `replicas` is 1 if nothing is

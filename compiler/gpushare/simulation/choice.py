@@ -8,9 +8,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from gpushare.core.record import Record
 from gpushare.simulation.supply import DeviceSupply, PoolSupply, Supply
 from gpushare.workload.requests import PodRequest
+from gpushare_node.contract.struct import Struct
 
 
 class Target(NamedTuple):
@@ -21,7 +21,7 @@ class Target(NamedTuple):
     amount: int
 
 
-class Kind(Record):
+class Kind(Struct):
     """One resource of one pool. `per_node` is how many of it a node has; memory and part are those of its smallest device."""
 
     pool: int

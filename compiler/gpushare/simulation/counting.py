@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf
 from operator import mul
 
-from gpushare.core.record import Record
 from gpushare.simulation.divisions import Division
 from gpushare.simulation.supply import DeviceSupply, PoolSupply
 from gpushare.workload.requests import PodRequest
+from gpushare_node.contract.struct import Struct
 
 EPSILON = 1e-6
 """Costs that differ by less are equal."""
 
 
-class PodKind(Record):
+class PodKind(Struct):
     """Pods that the same shares of the same pools serve. `origins` are the pools of the intent that may serve them.
 
     One of `memory_bytes`, `milli` and `resource` is set, or none: whole GPUs. `count` is how many shares each of them takes,
@@ -64,7 +64,7 @@ def serves(kind: PodKind, device: DeviceSupply) -> bool:
     return device.is_whole
 
 
-class Item(Record):
+class Item(Struct):
     """One way to divide the GPUs of one pool of the intent, as the search sees it. `cost` is that of a node.
 
     `is_current`: the pool is divided so in the intent; only there pods find a resource that they ask for by name. `slots` are
@@ -99,7 +99,7 @@ def may_use(kind: PodKind, item: Item) -> bool:
     return item.origin in kind.origins and (kind.resource is None or item.is_current)
 
 
-class Moments(Record):
+class Moments(Struct):
     """How many pods of each kind there are at once, at each of the moments that can need the most nodes.
 
     A moment for all pods together, and for each kind that in which it has the most pods: as if no pod ever waited.

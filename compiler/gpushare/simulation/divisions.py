@@ -12,13 +12,13 @@ from typing import Any
 from gpushare import mig, modes
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
-from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Layout, Memory, Mig, Mps, Partition, Pool, Replicated, Sharing, TimeSlicing
 from gpushare.intent.words import Mode
 from gpushare.modes import partition
 from gpushare.modes.demand import MemoryIsolation, Variant
 from gpushare.sharing import caps
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_COMBINATIONS = 64
 """How many combinations of replicas of one layout's profiles are tried; of more, only the same number for every profile."""
@@ -30,21 +30,21 @@ Part = Callable[[Pool], int]
 """Which part of its GPU a share of a pool is that has one kind of share, in thousandths."""
 
 
-class Sizes(Record):
+class Sizes(Struct):
     """The different sizes that pods ask for: in bytes, and in thousandths of a GPU."""
 
     memory_bytes: tuple[int, ...]
     milli: tuple[int, ...]
 
 
-class Division(Record):
+class Division(Struct):
     """One way to divide: the pool of an intent with this sharing, and the variant that it is."""
 
     variant: Variant
     pool: Pool
 
 
-class Divisions(Record):
+class Divisions(Struct):
     """All of them. `is_complete`: no combination of replicas was left out."""
 
     found: tuple[Division, ...]

@@ -11,7 +11,6 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from gpushare.core.record import Record
 from gpushare.core.units import total
 from gpushare.core.wording import join_first
 from gpushare.simulation import bounds
@@ -21,6 +20,7 @@ from gpushare.simulation.pool_run import PoolRun
 from gpushare.simulation.supply import Supply
 from gpushare.simulation.waiting import Budget, QuotaWish, Source, Waiting, Wish
 from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import Struct
 
 
 class Scoring(StrEnum):
@@ -30,7 +30,7 @@ class Scoring(StrEnum):
     MOST_ALLOCATED = "most-allocated"
 
 
-class Settings(Record):
+class Settings(Struct):
     """What the plan does not say of the cluster."""
 
     scoring: Scoring = Scoring.LEAST_ALLOCATED

@@ -1,14 +1,14 @@
 """What a search found: Choice, Candidate and Found. Plain values; searches nothing."""
 
-from gpushare.core.record import Record
 from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
+from gpushare_node.contract.struct import Struct
 
 NODE_LABEL = "node.example.org/pool"
 """An example of a label that tells the nodes of a split pool apart, for the user to replace."""
 
 
-class Choice(Record):
+class Choice(Struct):
     """One pool of a candidate: `pool` as an intent has it, with the number of nodes that it needs.
 
     `origin` is the pool of the searched intent whose nodes it has; `is_split` if others have nodes of that pool as well,
@@ -23,7 +23,7 @@ class Choice(Record):
     is_current: bool
 
 
-class Candidate(Record):
+class Candidate(Struct):
     """Pools that serve a workload, and what the engine says of them.
 
     `cost` is what all their GPUs cost in an hour, or their number without prices. `pending` are pods that never ran although
@@ -53,7 +53,7 @@ class Candidate(Record):
         return (self.pending, self.waited_seconds, self.cost, *isolation, len(self.choices), self.stranded_mib or 0)
 
 
-class Found(Record):
+class Found(Struct):
     """The best candidates, the best first; none if nothing serves any pod.
 
     `lower_bound` is a cost that no candidate of the search space is below; `is_exact`: the best one costs no more than the

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare import modes
-from gpushare.core.record import NOTHING
 from gpushare.simulation.found import Candidate, Choice
+from gpushare_node.contract.struct import NOTHING
 
 _OF_SHARING = ("rename", "placement", "strategy")
 

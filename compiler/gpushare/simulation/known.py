@@ -6,7 +6,6 @@ from gpushare import modes
 from gpushare.bundle.lock import EMPTY
 from gpushare.catalog.cards import Catalog
 from gpushare.core.prices import Price
-from gpushare.core.record import Record, replace
 from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
@@ -16,9 +15,10 @@ from gpushare.simulation.divisions import Division, Sizes, divisions
 from gpushare.simulation.engine import Settings
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import Struct, replace
 
 
-class Constraints(Record):
+class Constraints(Struct):
     """What a search is held to.
 
     `in_hardware`: only what isolates memory in hardware. `max_pools`: into how many pools one pool is split at most. `budget`:

@@ -5,10 +5,10 @@ A pod is *placed* if it ran at any time, *pending* if it never did; one that wai
 
 from collections.abc import Mapping
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Point(Record):
+class Point(Struct):
     """The state of a pool from `time` (seconds from the workload's beginning) until the next point.
 
     `shares` are shares in use, `asked_mib` the memory that their pods asked for, `granted_mib` the memory of these shares
@@ -27,7 +27,7 @@ class Point(Record):
     pending: int
 
 
-class PoolOutcome(Record):
+class PoolOutcome(Struct):
     """One pool. `nodes` are those that it has, or, if `is_open` (its number is not known), those that were needed.
 
     `pending` is reason → pods that never ran, `waited_seconds` the sum over placed pods of the time that they waited.
@@ -53,7 +53,7 @@ class PoolOutcome(Record):
     is_hourly: bool
 
 
-class Placement(Record):
+class Placement(Struct):
     """What became of one pod of the workload, the `pod`th of it, counted from 0.
 
     It ran from `start` on, on a node of the pool, with these `devices` of it (positions in the supply's list, one for each
@@ -69,7 +69,7 @@ class Placement(Record):
     reason: str
 
 
-class Bounds(Record):
+class Bounds(Struct):
     """What no layout can beat, in GPUs at the time of the most pods, for pods that ask for parts or memory of one card.
 
     `lower` is the sum of what the pods ask for, rounded up; `free_sizes` what best fit by decreasing size needs if every GPU
@@ -81,7 +81,7 @@ class Bounds(Record):
     whole: int
 
 
-class Outcome(Record):
+class Outcome(Struct):
     """The outcome of one workload on one plan. `pools` by name; `unserved` is reason → pods that no pool can ever serve.
 
     `end` is the second at which the last pod ended; None if pods stay. `bounds` is None if the workload asks for nothing that

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import ceil, comb, inf
 
-from gpushare.core.record import Record, replace
 from gpushare.core.units import MIB
 from gpushare.simulation import counting
 from gpushare.simulation.choice import Chooser
@@ -15,6 +14,7 @@ from gpushare.simulation.known import Known
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.simulation.trials import Subset, Trials
 from gpushare.workload.requests import PodRequest
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_SUBSETS = 5_000
 """How many sets of divisions are compared by their bounds; of more, only those that extend the best smaller ones."""
@@ -37,7 +37,7 @@ _Load = dict[tuple[tuple[int, ...], str], Counter[int]]
 """What pods request: by the pools that may serve them and the resource, how many pods request how much of it."""
 
 
-class _Counted(Record):
+class _Counted(Struct):
     """A set of divisions, and what is known of it before the engine is asked: `key` is (least cost, isolation, pools)."""
 
     key: tuple[float, ...]

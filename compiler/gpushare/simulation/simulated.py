@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.core.record import Record
 from gpushare.core.units import total
 from gpushare.simulation.found import Found
 from gpushare.simulation.outcome import Outcome, PoolOutcome
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import Struct
 
 
-class Simulated(Record):
+class Simulated(Struct):
     """One intent. `file` is as the user names it, `name` the cluster's."""
 
     file: str
@@ -65,14 +65,14 @@ class Simulated(Record):
         return total(pool.gpu_hours for pool in self.outcome.pools)
 
 
-class Searched(Record):
+class Searched(Struct):
     """What was found in place of the first intent's pools. `pools` has for each candidate the section of an intent."""
 
     found: Found
     pools: tuple[Mapping[str, Any], ...]
 
 
-class Simulations(Record):
+class Simulations(Struct):
     """The intents of one call, the first of them with which the others are compared. `scoring` is the scheduler's.
 
     `searched` is None if no better pools were looked for.

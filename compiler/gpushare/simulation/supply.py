@@ -6,13 +6,13 @@ from gpushare import backends
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.core.prices import Price
-from gpushare.core.record import Record
 from gpushare.intent.types import AdmissionMode, Backend, Pool, SharePlacement
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare_node.contract.struct import Struct
 
 
-class DeviceSupply(Record):
+class DeviceSupply(Struct):
     """One device of a node: a GPU or a MIG instance. `slots` are its shares, each of which one container may hold.
 
     `provides_bytes` is what a container with one share may use (None: not known), `milli` which part of its GPU that is, in
@@ -27,7 +27,7 @@ class DeviceSupply(Record):
     is_whole: bool
 
 
-class PoolSupply(Record):
+class PoolSupply(Struct):
     """One pool. `nodes` None: as many as the workload needs. `devices` are those of one node, in kubelet's order.
 
     `namespaces` empty: all may use it. `placement` is how the device plugin chooses among the GPUs of a node; for DRA the
@@ -46,7 +46,7 @@ class PoolSupply(Record):
     price: Price | None
 
 
-class Supply(Record):
+class Supply(Struct):
     """All pools, by name. `quotas` is (namespace, resource) → the most of it that its pods may request at once.
 
     `ambiguous` are resources of which a pod must name the pool. `denies`: admission rejects pods that may not use a pool or do

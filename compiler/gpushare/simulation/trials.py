@@ -6,7 +6,6 @@ from collections.abc import Collection
 from itertools import count
 
 from gpushare import modes
-from gpushare.core.record import replace
 from gpushare.intent.types import Pool
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation
 from gpushare.simulation.choice import Chooser
@@ -17,6 +16,7 @@ from gpushare.simulation.known import Known
 from gpushare.simulation.outcome import Outcome
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import PodRequest
+from gpushare_node.contract.struct import replace
 
 Subset = tuple[int, ...]
 """Some of the items, by their indexes."""

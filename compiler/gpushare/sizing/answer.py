@@ -1,12 +1,12 @@
 """What an answer is: Option, Unfit, Sizing. Plain values; computes nothing of a card."""
 
-from gpushare.core.record import Record
 from gpushare.intent.types import Pool
 from gpushare.modes.demand import Demand, Variant
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.struct import Struct
 
 
-class Grant(Record):
+class Grant(Struct):
     """Shares of one kind of device. `cap_mib` is None if the device is not shared; `provides_bytes` is what a user may use."""
 
     kind: ShareKind
@@ -14,7 +14,7 @@ class Grant(Record):
     provides_bytes: int
 
 
-class Option(Record):
+class Option(Struct):
     """One way to share. `pool` is what its intent says.
 
     `nodes_needed` is for all users; `users` is how many fit on the given nodes, or on those needed; None if they need
@@ -36,14 +36,14 @@ class Option(Record):
     notes: tuple[str, ...]
 
 
-class Unfit(Record):
+class Unfit(Struct):
     """A way to share that cannot serve the demand on any number of nodes, and why."""
 
     variant: Variant
     reason: str
 
 
-class Sizing(Record):
+class Sizing(Struct):
     """The answer: `options` the best first within each variant, what cannot serve, the best one and why it is."""
 
     demand: Demand

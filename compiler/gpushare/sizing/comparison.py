@@ -1,11 +1,11 @@
 """The same users on several cards: each card's best way to share, and which of them is the best."""
 
-from gpushare.core.record import Record
 from gpushare.sizing.answer import Sizing
 from gpushare.sizing.sizing import rank
+from gpushare_node.contract.struct import Struct
 
 
-class Comparison(Record):
+class Comparison(Struct):
     """The sizings of several cards for one demand, the best card first; `best` is None if the users fit on none.
 
     `is_by_cost`: the price of every card that serves is known, so that they are compared by cost, not by their number of nodes.

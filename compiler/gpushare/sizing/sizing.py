@@ -10,7 +10,6 @@ from functools import partial
 from gpushare import modes
 from gpushare.bundle.lock import EMPTY
 from gpushare.catalog.cards import Catalog
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing
@@ -24,6 +23,7 @@ from gpushare.simulation.engine import simulate
 from gpushare.simulation.supply import Supply
 from gpushare.sizing.answer import Grant, Option, Sizing, Unfit
 from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import replace
 
 
 def size(demand: Demand, preferred: str | None = None, workload: Workload | None = None) -> Sizing:

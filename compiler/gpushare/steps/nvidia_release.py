@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from gpushare.catalog import upstream
 from gpushare.catalog.upstream import UpstreamChart
-from gpushare.core.record import Record
 from gpushare.intent import gitops
 from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.struct import Struct
 
 
-class Release(Record):
+class Release(Struct):
     """A chart that the bundle installs. `stack`: as the catalogue names it; a stack's values are in a folder of that name."""
 
     stack: str

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Vendor(Record):
+class Vendor(Struct):
     """Names under which a vendor's programs offer GPUs and are installed.
 
     `name` is the word with which the names of its cards begin.

@@ -8,7 +8,6 @@ from gpushare.advice.advised import Advice, BackTest, Distribution, Ending, Pool
 from gpushare.advice.curve import CurvePoint
 from gpushare.advice.history import History
 from gpushare.core.printable import visible
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -16,6 +15,7 @@ from gpushare.views import advice_words, curves, html_page
 from gpushare.views.advice_words import estimated_size, size
 from gpushare.views.html_table import Table, table
 from gpushare.views.usage_view import moment
+from gpushare_node.contract.struct import replace
 
 _MAX_ENDINGS, _MAX_NAMESPACES = 50, 100
 """Rows of each table of a pool."""

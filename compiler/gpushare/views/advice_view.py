@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Estimate, PoolAdvice
 from gpushare.advice.history import History
 from gpushare.core.printable import visible
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent.types import Pool
@@ -14,6 +13,7 @@ from gpushare.resolved.plan import Plan
 from gpushare.views import advice_words
 from gpushare.views.terminal import BOLD, Style, table, wrapped
 from gpushare.views.usage_view import moment
+from gpushare_node.contract.struct import replace
 
 _NAMED = 10
 """Containers that the present cap would have ended; those that the advice would end are all named."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.core.printable import visible
-from gpushare.core.record import replace
 from gpushare.core.wording import layout_text, mib, pluralize
 from gpushare.intent.types import Layout
 from gpushare.views import card_facts, memory_map
 from gpushare.views.terminal import BOLD, Style, table, wrapped
+from gpushare_node.contract.struct import replace
 
 
 def overview(cards: Iterable[Card], style: Style) -> str:

@@ -8,7 +8,6 @@ from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.printable import visible
-from gpushare.core.record import replace
 from gpushare.core.wording import pluralize
 from gpushare.resolved.plan import DevicePlan
 from gpushare.views import comparison_words as words
@@ -17,6 +16,7 @@ from gpushare.views.comparison_verdict import headline, verdict
 from gpushare.views.html_page import section
 from gpushare.views.html_table import Table, table
 from gpushare.views.plan_view import known, ranges
+from gpushare_node.contract.struct import replace
 
 _ARROW = "→"
 _MAX_LINES = 500

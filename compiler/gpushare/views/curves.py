@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 WIDTH, HEIGHT = 480, 100
 """The size of a curve's box, in its own units. All changes within one unit of the width are one vertical line."""
@@ -15,7 +15,7 @@ Steps = Sequence[tuple[int, float]]
 """(second, value) pairs by time; a value holds until the next. Before the first it is 0."""
 
 
-class Scale(Record):
+class Scale(Struct):
     """What the box shows: seconds from 0 to `end`, values from 0 to `most`, which is just below the top. Both are above 0."""
 
     end: int

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from gpushare.core.printable import visible
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 
-class Table(Record):
+class Table(Struct):
     """A table. `numbers` and `codes` are the columns that have numbers, and names that people copy.
 
     `headers` are texts of ours, never of an input: they are part of the style. `more` says what is left out.

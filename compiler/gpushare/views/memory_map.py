@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from gpushare.core import palette
-from gpushare.core.record import Record
 from gpushare.views.terminal import DIM, Style, pad, width
+from gpushare_node.contract.struct import Struct
 
 _MAX_SEGMENTS = 8
 """With more replicas than these, their number alone says how many."""
 _SHADES = palette.DARK
 
 
-class Cell(Record):
+class Cell(Struct):
     """A range of slices: `labels` are its lines, empty if it is not used. `profile` has its colour, `replicas` divide it."""
 
     start: int
@@ -21,7 +21,7 @@ class Cell(Record):
     replicas: int = 1
 
 
-class _Strokes(Record):
+class _Strokes(Struct):
     """Characters of a frame (corners and crossings of top and bottom, two lines), of replicas' dividers, of unused slices."""
 
     top: str

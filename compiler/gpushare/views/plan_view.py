@@ -5,7 +5,6 @@ from itertools import groupby
 
 from gpushare import backends, mig, modes
 from gpushare.core.prices import Price, amount, exact
-from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
 from gpushare.resolved import claim_plan, gpu_parts
 from gpushare.resolved.costs import Costs, of_plan
@@ -13,6 +12,7 @@ from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare.views import folding, memory_map
 from gpushare.views.card_view import left_over
 from gpushare.views.terminal import BOLD, DIM, Style, table, wrapped
+from gpushare_node.contract.struct import NOTHING
 
 WHOLE = 8
 """The number of slices of most cards: whole GPUs are drawn as wide as partitioned ones."""

@@ -9,7 +9,6 @@ from gpushare.core.diagnostics import Finding
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.prices import Price, amount
 from gpushare.core.printable import visible
-from gpushare.core.record import NOTHING
 from gpushare.core.wording import join_first, join_words, layout_text, pluralize
 from gpushare.render import readme
 from gpushare.resolved.costs import of_plan
@@ -17,6 +16,7 @@ from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
 from gpushare.views import folding, html_page, plan_view
 from gpushare.views.card_view import left_over
 from gpushare.views.html_table import Table, table
+from gpushare_node.contract.struct import NOTHING
 
 MAX_PODS = 100
 """With more cards than these the page has each text of a pod once, into which its script writes the names."""

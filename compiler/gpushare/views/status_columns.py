@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from gpushare import vendors
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, show_bytes
 from gpushare.intent.types import Backend
 from gpushare.live.devices import Claim
@@ -13,11 +12,12 @@ from gpushare.live.snapshot import Event, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 from gpushare.nodes import taints
 from gpushare.views.plan_view import known
+from gpushare_node.contract.struct import Struct
 
 T = TypeVar("T")
 
 
-class Column(Generic[T], Record):
+class Column(Generic[T], Struct):
     """A column of rows of `T`. `header` is that of the text; the page writes it in small letters, unless it has its own.
 
     `is_number`: aligned to the right. `is_droppable`: left out of a narrow terminal, before others are cut; `is_uncut`: never
@@ -37,7 +37,7 @@ class Column(Generic[T], Record):
     is_meter: bool = False
 
 
-class PoolLine(Record):
+class PoolLine(Struct):
     """A resource of a pool, None if it has none. The first line of a pool has what belongs to the whole pool."""
 
     pool: PoolStatus
@@ -113,7 +113,7 @@ def _percentage(one: ShareUsage) -> str:
     return "" if one.used is None or not one.offered else f"{100 * one.used // one.offered}\u00a0%"
 
 
-class HolderLine(Record):
+class HolderLine(Struct):
     """A pod that holds shares, with the name of its node's pool; empty for a node of no pool."""
 
     pool: str

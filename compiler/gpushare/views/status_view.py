@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpushare.core.record import replace
 from gpushare.live.holders import largest
 from gpushare.live.snapshot import RuntimeMetrics
 from gpushare.live.status import NodeStatus, Status
@@ -30,6 +29,7 @@ from gpushare.views.status_columns import (
     with_counters,
 )
 from gpushare.views.terminal import BOLD, Style, table
+from gpushare_node.contract.struct import replace
 
 _MAX_NODES = 20
 _MAX_KILLS = 50

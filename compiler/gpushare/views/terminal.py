@@ -8,12 +8,12 @@ from typing import TextIO
 
 from gpushare.core import palette
 from gpushare.core.printable import visible
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"
 
 
-class Style(Record):
+class Style(Struct):
     """How to draw on one stream."""
 
     columns: int = 80

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
 
-from gpushare.core.record import Record
 from gpushare.core.units import MIB, meant_sizes, parse_quantity
 from gpushare.core.wording import shorten
+from gpushare_node.contract.struct import Struct
 
 MAX_GPUS = 10_000
 MAX_SECONDS = 100 * 365 * 86400
@@ -31,7 +31,7 @@ class BadCellError(ValueError):
     """Why a text has no value, in words that follow the name of its column."""
 
 
-class Moment(Record):
+class Moment(Struct):
     """A time: seconds from the workload's beginning, or, `is_calendar`, since 1970. `has_zone` False: UTC was assumed."""
 
     seconds: int

@@ -12,12 +12,12 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.core.printable import visible
-from gpushare.core.record import Record, replace
 from gpushare.core.units import is_dns_label, is_label_key, parse_amount
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
+from gpushare_node.contract.struct import Struct, replace
 
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
 """Resources of vendors that no backend serves: gpu.intel.com/i915, habana.ai/gaudi."""
@@ -32,7 +32,7 @@ class _NotUsedError(Exception):
     """Why an object is not simulated."""
 
 
-class _Timed(Record):
+class _Timed(Struct):
     """A pod whose arrival is still a time of the calendar, None if it has none."""
 
     pod: PodRequest

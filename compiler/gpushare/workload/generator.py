@@ -13,13 +13,13 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
-from gpushare.core.record import Record
 from gpushare.core.units import is_label_key
 from gpushare.core.wording import pluralize
 from gpushare.reading import schema
 from gpushare.reading.source import Source
 from gpushare.workload import amounts
 from gpushare.workload.requests import PodRequest, Workload, WorkloadError
+from gpushare_node.contract.struct import Struct
 
 DAY = 86_400
 _AMOUNTS = ("memory", "share", "gpus", "resource")
@@ -28,7 +28,7 @@ _P95 = 1.6448536269514722
 """95 % of a standard normal distribution are below."""
 
 
-class Size(Record):
+class Size(Struct):
     """What pods of one size ask for, as in PodRequest, and the weight of the size."""
 
     memory_bytes: int | None = None
@@ -41,7 +41,7 @@ class Size(Record):
     weight: int = 1
 
 
-class Daily(Record):
+class Daily(Struct):
     """A rate that follows the day: `quietest` is the lowest rate as a part of the highest, which is at `busiest_hour`."""
 
     per_day: float
@@ -49,14 +49,14 @@ class Daily(Record):
     quietest: float = 0.2
 
 
-class Lognormal(Record):
+class Lognormal(Struct):
     """Durations in seconds of which half are shorter than `median`, and 95 % shorter than `p95`."""
 
     median: int
     p95: int
 
 
-class Parameters(Record):
+class Parameters(Struct):
     """What a workload is generated from.
 
     `arrivals` are the pods of an hour on average, or follow the day, or None: all at once. `durations` are the mean of

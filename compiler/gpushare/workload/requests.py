@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from gpushare.core.errors import HintedError
-from gpushare.core.record import Record
+from gpushare_node.contract.struct import Struct
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -14,7 +14,7 @@ MAX_PODS = 200_000
 """The largest workload."""
 
 
-class PodRequest(Record):
+class PodRequest(Struct):
     """What one pod asks for. Exactly one of `memory_bytes`, `milli`, `gpus` and `resource` is set.
 
     `memory_bytes` is memory of one GPU; `milli` are thousandths of one GPU, its memory and compute alike; `gpus` are whole
@@ -39,7 +39,7 @@ class PodRequest(Record):
     line: int = 0
 
 
-class LeftOut(Record):
+class LeftOut(Struct):
     """A row or object that is not simulated, and why. `column` is 0 if the whole row is meant."""
 
     line: int
@@ -47,7 +47,7 @@ class LeftOut(Record):
     reason: str
 
 
-class Workload(Record):
+class Workload(Struct):
     """The pods in the order of the file: each row or object is either one of them or left out.
 
     `assumed` says in words what the file does not say and was assumed, `unused` are columns that have no meaning here.

@@ -6,7 +6,7 @@ While a pool changes from one to the other, pods of the former run on, and keep 
 from collections.abc import Callable
 
 from gpushare_node.backends.backend import Allocation, Checkpoint
-from gpushare_node.core.structs import Struct, replace
+from gpushare_node.contract.struct import Struct, replace
 
 
 class KubeletFiles(Struct, frozen=False):

@@ -1,7 +1,7 @@
 """The devices that kubelet has allocated to pods, for commands that change nothing. Reads only kubelet's checkpoint."""
 
 from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.reconcile.usage import find_allocated, find_holders
 
 

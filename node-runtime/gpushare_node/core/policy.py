@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import yaml
 
+from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.strict_document import Field, PolicyError
-from gpushare_node.core.structs import Struct, field, replace
 
 __all__ = [
     "CLASS_PREFIX",

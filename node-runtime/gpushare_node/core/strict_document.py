@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 
 _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=StrEnum)

@@ -8,8 +8,8 @@ import json
 import re
 from enum import StrEnum
 
+from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.strict_document import Field, PolicyError
-from gpushare_node.core.structs import Struct, field, replace
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 

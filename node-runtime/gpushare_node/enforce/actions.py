@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType, Eviction
 from gpushare_node.adapters.procs.processes import GpuUse, Processes, ProcessIdentity, Signal, SignalResult
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.evictions import EvictionRequests
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.kill_log import KillLog

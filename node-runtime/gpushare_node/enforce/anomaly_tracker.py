@@ -6,7 +6,7 @@ The condition ignores a single odd cycle, and reports what lasts. Nothing here t
 from collections.abc import Hashable, Iterable
 
 from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.grants import Noticed
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.kill_log import KillLog

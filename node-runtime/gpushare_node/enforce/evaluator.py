@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.inputs import GuardInput, Settings

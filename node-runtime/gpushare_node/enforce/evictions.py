@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from queue import SimpleQueue
 
 from gpushare_node.adapters.kube.cluster import ClusterError, EventSink, Eviction, PodView
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.identity import ContainerId

@@ -5,7 +5,7 @@ a policy gave it, and an exemption that has ended stays ended under every later 
 """
 
 from gpushare_node.adapters.host.state_files import Notice
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.inputs import Cap, CapAction, Exemption
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import FIRST_CAPS_ANNOTATION, ClusterError
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.enforce.wall_clock import SLACK_SECONDS
 from gpushare_node.enforce.work_queue import WorkQueue
 

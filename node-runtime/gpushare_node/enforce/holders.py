@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 from gpushare_node.guard.inputs import Grant, Row

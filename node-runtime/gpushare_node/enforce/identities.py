@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.processes import Processes, ProcessIdentity
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
 
 ROUNDS = 60

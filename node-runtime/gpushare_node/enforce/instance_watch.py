@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpushare_node.backends.backend import Allocation
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.wording import join_first

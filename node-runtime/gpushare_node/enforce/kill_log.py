@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from gpushare_node.adapters.procs.processes import ProcessDetails, Processes, SignalResult
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.core.clock import Clock, Stopped
-from gpushare_node.core.structs import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.http import Answer, Pages
 from gpushare_node.vendors.bounded_driver import NODE

@@ -25,7 +25,7 @@ from gpushare_node.adapters.kube.cluster import (
     Eviction,
     NodeView,
 )
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.view import has_wrong_mode

@@ -9,7 +9,7 @@ from functools import partial
 
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import GpuInfo

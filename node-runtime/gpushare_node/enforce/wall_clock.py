@@ -5,8 +5,8 @@ A date that is a year ahead for a moment, before the host's time is set, would p
 
 from collections.abc import Callable
 
+from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import Struct
 
 SLACK_SECONDS = 60.0
 """How far a host's date may be corrected, or drift, without counting as a jump."""

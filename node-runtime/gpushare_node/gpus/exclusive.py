@@ -6,6 +6,7 @@ AMD's GPUs keep their modes: only a profile of the config manager changes them, 
 import hashlib
 from collections.abc import Sequence
 
+from gpushare_node.contract.struct import replace
 from gpushare_node.core.policy import (
     Action,
     Backend,
@@ -22,7 +23,6 @@ from gpushare_node.core.policy import (
     Stack,
     Vendor,
 )
-from gpushare_node.core.structs import replace
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import GpuInfo
 

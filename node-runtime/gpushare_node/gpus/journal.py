@@ -8,8 +8,8 @@ failed attempts.
 from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, Journal, StateDir, StateDirError
+from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import replace
 
 _FREE_ATTEMPTS = 3
 """Runs that may fail in a row without a pause. Each further attempt may damage more than it repairs, and waits for a pause."""

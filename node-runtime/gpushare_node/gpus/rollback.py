@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.partition.state import Gpu
 from gpushare_node.vendors.driver import GpuInfo, GpuInstance
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.rollback import former_of, instance_spec, is_whole, rollback_plan
 from gpushare_node.gpus.step_messages import layout_text, names_of, step_result

@@ -12,7 +12,7 @@ others. Namespaces take turns, each with its own budget for each device. `evalua
 from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.debts import Violation
 from gpushare_node.guard.device_view import DeviceView, Sample, Unit
 from gpushare_node.guard.identity import Owner, Process

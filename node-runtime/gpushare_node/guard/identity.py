@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 
 class ContainerId(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import Enum
 
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.guard.identity import ContainerId, Owner, Process
 from gpushare_node.guard.process_list import Device
 

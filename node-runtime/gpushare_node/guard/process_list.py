@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 PID_MAX = 1 << 22
 """The largest pid of a 64-bit Linux: `PID_MAX_LIMIT`."""

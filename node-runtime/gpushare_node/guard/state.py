@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 
-from gpushare_node.core.structs import Struct, field
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.guard.debts import Debt, NamespaceDebts, Violation
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Owner, Process

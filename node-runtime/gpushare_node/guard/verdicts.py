@@ -7,7 +7,7 @@ TerminateClient, Kill and Evict are returned once for each step: the code that c
 from enum import Enum
 from typing import NamedTuple
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.identity import ContainerId, Process
 from gpushare_node.guard.inputs import Cap

@@ -10,8 +10,8 @@ from enum import Enum
 
 from gpushare_node.adapters.host.state_dir import StateDir, UnselectedMark
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RETRY_ANNOTATION, Cluster, NodeView, PodView
+from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import Struct
 from gpushare_node.membership.node_labels import find_successor
 
 RELEASE_AFTER_SECONDS = 300.0

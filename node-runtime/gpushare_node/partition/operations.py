@@ -1,6 +1,6 @@
 """Operation: one step that changes a GPU. Values only; each has everything that its execution needs."""
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.partition.state import Instance
 
 

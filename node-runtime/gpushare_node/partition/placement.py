@@ -6,7 +6,7 @@ Knows slices and profile ids; does not know GPUs, policies or operations.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 Place = tuple[int, int, int]
 """An instance on the row of memory slices: (start, size, profile id)."""

@@ -6,7 +6,7 @@ name that the policy uses.
 
 from enum import StrEnum
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 
 class FaultKind(StrEnum):

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import PodEvent
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 _LAST_WORDS = frozenset(
     {

@@ -1,6 +1,6 @@
 """The result of a run on a node, and the exception of a step that cannot continue. Values only."""
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import StepResult
 

@@ -5,7 +5,7 @@ docs/reasons.md is generated from it. A reason is never reused with another mean
 
 from enum import Enum
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 CONDITION = "GPUShareReady"
 """The node condition's type."""

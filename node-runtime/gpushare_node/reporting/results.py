@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 
 class Status(StrEnum):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
+from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import replace
 from gpushare_node.core.worker import Future, Worker
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Fault, FaultKind

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol, cast
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Fault, Modes, Profile
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.vendors.driver import Driver, Observe, ignore
 
 

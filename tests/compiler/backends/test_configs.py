@@ -12,7 +12,6 @@ from gpushare.backends import mig_parted
 from gpushare.backends.device_plugin import mig_strategy_of_config
 from gpushare.bundle.lock import EMPTY, all_profiles
 from gpushare.catalog import cards
-from gpushare.core.record import replace
 from gpushare.intent.types import (
     Exclusive,
     Layout,
@@ -27,6 +26,7 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
+from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import memory, plan, planned, pool
 
 SEVEN: Layout = (("1g.5gb", 7),)

@@ -19,7 +19,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock, writer
 from gpushare.bundle.lock import Lock
 from gpushare.bundle.writer import OutputError
-from gpushare.core.record import replace
+from gpushare_node.contract.struct import replace
 from tests.compiler.bundle.bundles import FOREIGN, NEW, OLD, bundle, found, lay, memory, texts
 from tests.support import scale
 

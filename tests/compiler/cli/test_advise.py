@@ -2,14 +2,12 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gpushare.advice import replay
 from gpushare.cli.commands import commands
 from gpushare.core.errors import HintedError
 from gpushare.reading import schema
@@ -172,21 +170,6 @@ def test_an_intent_with_errors_is_not_advised(intent: Path) -> None:
     done = gpushare("advise", intent, "--usage", intent.parent / "use.csv")
     assert (done.returncode, done.stdout) == (1, "")
     assert "t5" in done.stderr
-
-
-def test_without_the_node_runtime_nothing_is_advised(intent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as other:
-        other.setattr(replay, "runtime_version", "0.0.1")
-        problem = refused(intent)
-        assert "the node runtime that is installed is 0.0.1" in str(problem)
-    for name in [one for one in sys.modules if one.partition(".")[0] == "gpushare_node" or one.startswith("gpushare.advice")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("gpushare.advice", raising=False)
-    monkeypatch.setitem(sys.modules, "gpushare_node", None)
-    problem = refused(intent)
-    assert "the node runtime, whose code tests the advice, is not installed" in str(problem)
-    assert isinstance(problem, HintedError)
-    assert 'pip install "gpushare-compiler[advise]"' in problem.hint
 
 
 def test_an_intent_that_changes_meanwhile_is_not_overwritten(intent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.gitops_effects import of_gitops
-from gpushare.core.record import replace
 from gpushare.intent.gitops import TOOLS
 from gpushare.views import comparison_words
+from gpushare_node.contract.struct import replace
 
 
 @pytest.fixture

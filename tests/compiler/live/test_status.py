@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gpushare.core.record import replace
 from gpushare.live import holders
 from gpushare.live.holders import Holder
 from gpushare.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
@@ -13,6 +12,7 @@ from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.views import status_page
+from gpushare_node.contract.struct import replace
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
 from tests.compiler.views.page import HOSTILE, Page

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Geometry, MigProfile
-from gpushare.core.record import replace
+from gpushare_node.contract.struct import replace
 
 A100 = "a100-sxm4-40gb"
 

@@ -5,7 +5,7 @@ import pytest
 from gpushare import mig
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Engines, Geometry, MigProfile, Placement
-from gpushare.core.record import replace
+from gpushare_node.contract.struct import replace
 
 REAL = cards.load("h100-sxm5-80gb").mig
 

@@ -11,8 +11,8 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import managed_values, upstream
-from gpushare.core.record import replace
 from gpushare.intent.types import VgpuManager
+from gpushare_node.contract.struct import replace
 from tests.compiler.render.compiled import POOLS, compiled, document, files, intent
 from tests.compiler.render.test_upstream import leaves
 

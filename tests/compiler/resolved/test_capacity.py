@@ -7,7 +7,6 @@ from gpushare.catalog import cards
 from gpushare.catalog.cards import Catalog
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import is_error
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import (
     Amd,
@@ -31,6 +30,7 @@ from gpushare.intent.types import (
 )
 from gpushare.modes.mps import has_shares
 from gpushare.rules import run_rules
+from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import A100, capacity, intent, memory, plan, planned, pool
 
 AMD = Platform(stack=Stack.NONE, amd=Amd(stack=AmdStack.EXISTING))

@@ -3,12 +3,12 @@
 import random
 from typing import Any
 
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.simulation import bounds
 from gpushare.simulation.outcome import Bounds
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import PodRequest
+from gpushare_node.contract.struct import replace
 from tests.compiler.simulation import cases
 from tests.support import scale
 

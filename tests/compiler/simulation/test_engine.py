@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import pytest
 
-from gpushare.core.record import fields
 from gpushare.simulation import engine
 from gpushare.simulation.engine import Scoring, Settings
 from gpushare.simulation.outcome import Placement, PoolOutcome
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import content_of
 from tests.compiler.simulation import cases
 from tests.compiler.simulation.oracle import Fate, Oracle
 from tests.support import scale
@@ -73,7 +73,7 @@ def _check_points(found: PoolOutcome, expected: Oracle) -> None:
     point = found.points[0]
     for second, state in enumerate(states):
         point = by_time.get(second, point)
-        assert {name: value for name, value in fields(point).items() if name != "time"} == vars(state)
+        assert {name: value for name, value in content_of(point).items() if name != "time"} == vars(state)
     most = max(state.shares for state in states)
     assert (found.peak.shares, found.peak.time) == (most, [state.shares for state in states].index(most))
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from gpushare.core.prices import Price
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Mig, NodeSelector, Pool, Quota, SharePlacement, Sharing, TimeSlicing
 from gpushare.simulation import engine, supply
@@ -11,6 +10,7 @@ from gpushare.simulation.engine import Scoring, Settings
 from gpushare.simulation.outcome import Outcome, Placement
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import PodRequest, Workload
+from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import A100, plan, pool
 
 SHARED = "nvidia.com/gpu.shared"

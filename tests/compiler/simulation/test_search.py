@@ -11,7 +11,6 @@ from gpushare import mig, modes, pipeline
 from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.prices import Price
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Interval, Mig, Mps, Sharing, TimeSlicing
 from gpushare.modes.demand import MemoryIsolation
@@ -24,6 +23,7 @@ from gpushare.simulation.known import Constraints, Known
 from gpushare.simulation.search import search
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.workload.requests import PodRequest, Workload
+from gpushare_node.contract.struct import replace
 from tests.support import scale
 
 GIB = 1024 * MIB

@@ -8,7 +8,6 @@ import pytest
 from gpushare import modes, pipeline
 from gpushare.catalog import cards
 from gpushare.core import emit
-from gpushare.core.record import replace
 from gpushare.core.units import MIB
 from gpushare.intent.types import Layout, Partition
 from gpushare.modes import VARIANTS, fit, partition
@@ -21,6 +20,7 @@ from gpushare.sizing.answer import Option
 from gpushare.sizing.document import intent
 from gpushare.sizing.sizing import size
 from gpushare.workload.requests import PodRequest, Workload
+from gpushare_node.contract.struct import replace
 from tests.support import scale
 
 BY_WORD = {variant.word: variant for variant in VARIANTS}

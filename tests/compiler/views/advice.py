@@ -5,9 +5,9 @@ from gpushare.advice import distribution, intervals
 from gpushare.advice.advised import Advice, BackTest, Change, Ending, PoolAdvice, Refusal
 from gpushare.advice.history import History
 from gpushare.bundle import lock
-from gpushare.core.record import replace
 from gpushare.intent.types import TimeSlicing
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.struct import replace
 from tests.compiler.rules.intents import pool, written
 from tests.support import usage_series
 from tests.support.usage_series import DAY, MIB, START, Shape

@@ -7,8 +7,8 @@ import pytest
 from gpushare.advice import curve
 from gpushare.advice.advised import Advice, PoolAdvice, Refusal
 from gpushare.advice.history import ContainerUse, History
-from gpushare.core.record import replace
 from gpushare.views import advice_page, advice_words
+from gpushare_node.contract.struct import replace
 from tests.compiler.views import advice as made
 from tests.compiler.views.page import HOSTILE, Page
 

@@ -2,9 +2,9 @@
 
 from gpushare.advice import intervals
 from gpushare.advice.advised import BackTest, Ending
-from gpushare.core.record import replace
 from gpushare.views import advice_view
 from gpushare.views.terminal import Style
+from gpushare_node.contract.struct import replace
 from tests.compiler.views import advice
 
 

@@ -11,8 +11,8 @@ import pytest
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.core.diagnostics import Finding, Severity, is_error
-from gpushare.core.record import replace
 from gpushare.views import show_page
+from gpushare_node.contract.struct import replace
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written
 from tests.compiler.views.page import HOSTILE, Page

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from gpushare.cli.commands import commands
-from gpushare.core.record import replace
 from gpushare.intent.types import SharePlacement
 from gpushare.simulation.outcome import Outcome, Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.views import simulation_page
 from gpushare.workload.requests import LeftOut, PodRequest, Workload
+from gpushare_node.contract.struct import replace
 from tests.compiler.rules.intents import pool, written
 from tests.compiler.views.page import HOSTILE, Page
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from gpushare.core.record import replace
 from gpushare.intent.types import SharePlacement
 from gpushare.simulation.outcome import Bounds, Outcome, Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
@@ -12,6 +11,7 @@ from gpushare.simulation.supply import PoolSupply, Supply
 from gpushare.views import simulation_view
 from gpushare.views.terminal import Style
 from gpushare.workload.requests import LeftOut, PodRequest, Workload
+from gpushare_node.contract.struct import replace
 
 WIDE = Style(columns=200)
 POINT = Point(time=3600, shares=3, asked_mib=6144, granted_mib=9216, nodes=1, gpus=1, pending=0)

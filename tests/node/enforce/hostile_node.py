@@ -13,7 +13,7 @@ from typing import Any
 
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Device, Kind, ProcessEntry
 from tests.node.enforce.enforcement import MAPPED, NAMESPACE, SHARED, YOUNG, FakePodList, container_id, pod, pod_uid
 from tests.support.process_fixtures import FakeProc, MemoryProc, stat_line, systemd_path

@@ -9,7 +9,7 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.state_files import Notice
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.enforce.exemptions import renew
 from gpushare_node.enforce.first_caps import FirstCaps
 from gpushare_node.guard.inputs import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.inputs import Settings
 from tests.node.enforce.enforcement import EnforcementFixture, await_end
 from tests.node.enforce.enforcement_loop import EnforcementLoop

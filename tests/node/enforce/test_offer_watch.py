@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import MigInfo

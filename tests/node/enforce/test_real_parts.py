@@ -20,8 +20,8 @@ from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.pod_informer import PodInformer
 from gpushare_node.adapters.procs.mps import HostMpsControl
+from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import SystemClock, wall_seconds
-from gpushare_node.core.structs import replace
 from gpushare_node.enforce import inventory, node_monitor
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
@@ -238,7 +238,7 @@ def test_mps_client_is_terminated_through_the_control_program(
 
 PROGRAM = """
 import sys
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from pathlib import Path
 from gpushare_node.cli import main, wiring
 from gpushare_node.backends.device_plugin import checkpoint

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.identity import Owner, Process
 from gpushare_node.guard.inputs import Grant, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.inputs import Cap, CapAction
 from gpushare_node.guard.verdicts import AnomalyKind, CapState, ContainerStatus, Evict, Next, Terminate, Warn
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, reasons, signalled, states, steps, tenant

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.enforce.debt_records import keep, restore
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.identity import Owner, Process, ProcessKind
 from gpushare_node.guard.inputs import CapAction, Grant, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry

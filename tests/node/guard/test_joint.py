@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.identity import ContainerId, Owner
 from gpushare_node.guard.inputs import Grant
 from gpushare_node.guard.verdicts import CapState, ContainerStatus, Terminate, Warn

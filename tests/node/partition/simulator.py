@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import assert_never
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Profile
 

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile

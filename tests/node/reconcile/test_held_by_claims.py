@@ -4,7 +4,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.backends.backend import Allocation, Checkpoint, Claim
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.usage import find_holders
 from tests.node.reconcile.test_decisions import pod
 

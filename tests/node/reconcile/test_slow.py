@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.backends.backend import Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.run_context import RunContext

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 ROOTS = (Path("/proc/1/root"), Path("/proc/1/root/run/nvidia/driver"), Path("/"))
 """The roots in which programs are searched, in this order."""

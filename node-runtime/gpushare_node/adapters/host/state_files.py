@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.core.strict_document import Field
-from gpushare_node.core.structs import Struct, field
 
 
 class InstanceSpec(Struct):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     import urllib3

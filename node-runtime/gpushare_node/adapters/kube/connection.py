@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from gpushare_node import __version__
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.contract.struct import Struct, field
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import Struct, field
 
 if TYPE_CHECKING:
     import urllib3

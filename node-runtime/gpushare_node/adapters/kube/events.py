@@ -14,8 +14,8 @@ from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
 from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, Connection, Json, Request
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, Stopped, timestamp
-from gpushare_node.core.structs import Struct, replace
 
 MAX_WAITING = 200
 MAX_AT_ONCE = 10

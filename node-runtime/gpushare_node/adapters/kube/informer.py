@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json
+from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock, Stopped
-from gpushare_node.core.structs import Struct
 
 START_SECONDS = 3.0
 RELIST_SECONDS = 5.0

@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.connection import STRATEGIC_PATCH, Connection, 
 from gpushare_node.adapters.kube.node_client import MAX_MESSAGE, WRITER, condition_of, find_condition
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_node, view_pod
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 

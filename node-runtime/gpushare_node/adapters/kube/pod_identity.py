@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Mapping
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 
 class PodIdentity(Struct):

@@ -6,7 +6,7 @@ A slice that lacks something has it empty; whether that is right, `backends/dra/
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 Json = Mapping[str, Any]
 

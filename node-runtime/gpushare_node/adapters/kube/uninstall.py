@@ -29,8 +29,8 @@ from gpushare_node.adapters.kube.connection import (
 )
 from gpushare_node.adapters.kube.observed_node import forget
 from gpushare_node.adapters.kube.views import view_node
+from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.structs import Struct
 
 POLL_SECONDS = 5.0
 ENDING_SECONDS = 90.0

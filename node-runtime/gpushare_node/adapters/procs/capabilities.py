@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 _KILL = 5
 """CAP_KILL's bit: capability.h."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.identity import ContainerId
 
 # kubelet writes the uid with `_` under the systemd driver; a static pod's is the hash of its file.

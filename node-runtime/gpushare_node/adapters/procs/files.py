@@ -14,7 +14,7 @@ from collections.abc import Collection, Container
 from pathlib import Path
 from typing import NamedTuple
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 _STAT_BYTES = 1024
 """A stat line is shorter: 52 numbers and a name of at most 64 bytes; the fields used here begin within the first 500 bytes."""

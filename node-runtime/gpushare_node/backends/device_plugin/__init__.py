@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gpushare_node import vendors
 from gpushare_node.backends.backend import Checkpoint, Socket
 from gpushare_node.backends.device_plugin import checkpoint, labels, offer, plugin_pods
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 
 
 class DevicePlugin(Struct):

@@ -8,7 +8,7 @@ A container that may not open the GPUs sees the modes, all processes, and the nu
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.partition.state import Fault, FaultKind, Modes
 from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
 from gpushare_node.vendors.amd.topology import KfdNode, read_topology

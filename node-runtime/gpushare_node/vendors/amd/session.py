@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpushare_node.core.structs import Struct, replace
+from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.guard.process_list import PID_MAX, Device, MigInstance, ProcessEntry
 from gpushare_node.partition.state import Fault, FaultKind
 from gpushare_node.vendors.amd.gpu_info import NodeFacts, read_facts, read_gpu

@@ -8,7 +8,7 @@ sees how many there are.
 
 from collections.abc import Collection, Mapping
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
 from gpushare_node.vendors.driver import Code, DriverError
 

@@ -6,7 +6,7 @@ Owns the cached handles of a GPU and of its MIG devices. One thread at a time re
 import ctypes
 from collections.abc import Mapping
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.process_list import Device, MigInstance, ProcessEntry
 from gpushare_node.vendors.driver import Code, DriverError
 from gpushare_node.vendors.nvidia.gpu_info import read_memory

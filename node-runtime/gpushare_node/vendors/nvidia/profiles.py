@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare_node.core.structs import Struct
+from gpushare_node.contract.struct import Struct
 from gpushare_node.partition.state import Placement, Profile
 from gpushare_node.vendors.driver import Code, DriverError
 from gpushare_node.vendors.nvidia.library import Handle, Library

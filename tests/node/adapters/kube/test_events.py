@@ -5,7 +5,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import Event, EventCounts, EventType, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import MAX_AT_ONCE, MAX_REMEMBERED, MAX_WAITING, EventRecorder
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock, place
 from tests.support.fake_api.server import ApiServer
 

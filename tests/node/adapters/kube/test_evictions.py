@@ -6,7 +6,7 @@ from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, EvictionClient
 from gpushare_node.adapters.kube.views import view_pod
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock
 from tests.support.fake_api.server import ApiServer
 

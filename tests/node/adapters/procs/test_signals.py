@@ -14,7 +14,7 @@ import pytest
 from gpushare_node.adapters.procs import signals
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import ProcessIdentity, Signal, SignalResult
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from tests.support.process_fixtures import (
     CHANGING,
     CONTAINER_B,

@@ -11,7 +11,7 @@ from gpushare_node.backends.backend import Allocation, CheckpointError
 from gpushare_node.backends.dra import driver_claims, kubelet_claims
 from gpushare_node.backends.dra.allocations import read_claims
 from gpushare_node.backends.dra.driver_claims import quantity
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from tests.node.backends.dra.claim_files import DRIVER, GPU, RECORDED, SCENES, Files, copy, place, recorded, result, state_text
 from tests.node.enforce.enforcement import policy
 from tests.support import scale

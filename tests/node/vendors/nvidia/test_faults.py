@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare_node.core.structs import replace
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Device
 from gpushare_node.vendors.driver import Activation, DriverError, GpuInfo, Versions
 from gpushare_node.vendors.nvidia.session import Session

@@ -1,14 +1,17 @@
-"""Struct: the base class of the node runtime's values and parts; created by keyword, equal by content. Imports nothing of ours.
+"""Struct: the base class of all values and mutable parts; created by keyword, equal by content. Imports nothing of ours.
 
 It behaves like `@dataclass(kw_only=True)`, frozen unless `frozen=False`, and type checkers treat it as such. The difference
-is the cost of a class: a dataclass generates and compiles source text for each of its methods, and with a hundred classes that
-was half of the start-up time on a node (docs/decisions.md).
+is the cost of a class: a dataclass generates and compiles source text for each of its methods, which was a quarter of a cold
+`compile` and half of the start-up time on a node (docs/decisions.md).
 """
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The empty mapping, as an immutable default."""
 _REQUIRED: Any = object()
 
 
@@ -37,7 +40,7 @@ class Struct:
         given = {name: cls.__dict__.get(name, _REQUIRED) for name in cls.__annotations__}
         own = {name: one if isinstance(one, _Field) else _Field(one) for name, one in given.items()}
         # A dataclass refuses this too: all structs would share one list as their default.
-        shared = [name for name, one in own.items() if one.default.__class__.__hash__ is None]
+        shared = [name for name, one in own.items() if isinstance(one.default, (list, dict, set))]
         if shared:
             raise TypeError(f"{cls.__name__}.{shared[0]}: a default that can change needs a default_factory")
         cls._fields = {**cls._fields, **own}
@@ -83,8 +86,8 @@ class Struct:
 _S = TypeVar("_S", bound=Struct)
 
 
-def content_of(value: object) -> Mapping[str, Any]:
-    """Return the fields of a struct by name, for `json.dumps(default=)`. TypeError for anything else."""
+def content_of(value: object) -> dict[str, Any]:
+    """Return the fields of a struct by name, in order, also for `json.dumps(default=)`. TypeError for anything else."""
     if not isinstance(value, Struct):
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return {name: value.__dict__[name] for name in value._fields}

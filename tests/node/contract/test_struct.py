@@ -2,10 +2,11 @@
 
 import json
 from enum import Enum
+from functools import cached_property
 
 import pytest
 
-from gpushare_node.core.structs import Struct, content_of, field, replace
+from gpushare_node.contract.struct import Struct, content_of, field, replace
 
 
 class Point(Struct):
@@ -14,6 +15,10 @@ class Point(Struct):
     x: int
     y: int = 0
     note: str = field(default="", compare=False)
+
+    @cached_property
+    def text(self) -> str:
+        return f"{self.x},{self.y}"
 
 
 class Pixel(Point):
@@ -85,6 +90,14 @@ def test_structs_are_equal_and_hash_by_class_and_content() -> None:
     assert Point(x=1) == Point(x=1, y=0, note="does not count")
     assert len({Point(x=1), Point(x=1, note="does not count"), Point(x=2), Pixel(x=1), Nothing(), Nothing(), Empty()}) == 5
     assert Point(x=1) != (1, 0, "")
+
+
+def test_a_cached_property_is_no_field() -> None:
+    one, other = Point(x=1), Point(x=1)
+    assert one.text == "1,0"
+    assert {one: "found"}[other] == "found"
+    assert "text" not in content_of(one)
+    assert replace(one, y=2).text == "1,2"
 
 
 def test_replace_changes_only_the_given_fields() -> None:

@@ -14,7 +14,6 @@ MAY_KNOW = {
     "reading": "hints on the keywords of a document that does not fit its schema",
     "backends": "reads the keywords of former configs",
     "importing": "writes the keywords of an intent from what others call the modes",
-    "simulation": "builds every way of sharing that a search tries",
 }
 
 

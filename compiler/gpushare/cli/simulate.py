@@ -12,7 +12,7 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 if TYPE_CHECKING:
     from gpushare.cli.inputs import LoadedIntent
     from gpushare.core.prices import Price
-    from gpushare.simulation.simulated import Searched, Simulations
+    from gpushare.simulation.simulated import Simulations
     from gpushare.workload.requests import Workload
 
 _SCORINGS = ("least-allocated", "most-allocated")
@@ -27,13 +27,6 @@ _SCORINGS = ("least-allocated", "most-allocated")
 @click.option(
     "--compare", "others", multiple=True, type=options.INTENT, metavar="OTHER", help="Another intent to compare; repeatable."
 )
-@click.option("--search", "searches", is_flag=True, help="Also search for the pools that serve the workload at least cost.")
-@click.option(
-    "--isolation",
-    type=click.Choice(["memory", "none"]),
-    default="none",
-    help="With --search. memory: leave out modes whose users share the memory of a device. Default: none.",
-)
 @options.prices()
 @click.option(
     "--scoring",
@@ -47,8 +40,6 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     overlays: tuple[str, ...],
     workload: str,
     others: tuple[str, ...],
-    searches: bool,
-    isolation: str,
     prices: str | None,
     scoring: str,
     style: str,
@@ -65,17 +56,12 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     Or FILE is what `kubectl get pods -A -o json` prints, or the parameters of a
     generator (`gpushare schema workload`).
 
-    --search divides the nodes of INTENT's pools in all ways that the cards allow,
-    each pool into up to four, and prints the cheapest as `pools:` of an intent:
-    by price if all pools have one, else by the number of GPUs.
-
     Rows that cannot be read are left out, with their line and the reason.
 
     For example:
       gpushare simulate intent.yaml --workload pods.csv
       gpushare simulate intent.yaml --workload pods.csv --compare other.yaml
       gpushare simulate intent.yaml --workload pods.csv --prices prices.yaml
-      gpushare simulate intent.yaml --workload pods.csv --search
       gpushare simulate --html intent.yaml --workload pods.csv > page.html
       kubectl get pods -A -o json | gpushare simulate intent.yaml --workload -
 
@@ -85,20 +71,14 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  a file could not be read, or no row of FILE can be used
     """
     from gpushare.cli import inputs, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
 
-    if isolation != "none" and not searches:
-        raise CouldNotRunError("--isolation is for use with --search", "add --search")
     _refuse_two_from_stdin(intent, *overlays, workload, *others, prices or "")
     pods = workload_input.read(workload)
     read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
     read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
     inputs.refuse_errors(*read)
     _refuse_on_demand(read)
-    priced = _prices(read, prices)
-    found = _simulate(pods, read, priced, scoring)
-    if searches:
-        found = replace(found, searched=_search(pods, read[0], priced[0], scoring, in_hardware=isolation == "memory"))
+    found = _simulate(pods, read, _prices(read, prices), scoring)
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
         from gpushare.views import simulation_document  # noqa: PLC0415 - as above
@@ -165,19 +145,3 @@ def _simulate(
             outcome = engine.simulate(offered, workload, settings)
         intents.append(Simulated(file=one.text.file, name=one.plan.intent.name, supply=offered, outcome=outcome))
     return Simulations(workload=workload, scoring=scoring, intents=tuple(intents))
-
-
-def _search(
-    workload: "Workload", read: "LoadedIntent", prices: "Mapping[str, Price]", scoring: str, *, in_hardware: bool
-) -> "Searched":
-    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
-    from gpushare.simulation import engine, fragment  # noqa: PLC0415 - as above
-    from gpushare.simulation.known import Constraints  # noqa: PLC0415 - as above
-    from gpushare.simulation.search import search  # noqa: PLC0415 - as above
-    from gpushare.simulation.simulated import Searched  # noqa: PLC0415 - as above
-
-    settings = engine.Settings(scoring=engine.Scoring(scoring))
-    with Progress("searching for pools that cost less"):
-        found = search(read.plan, workload, prices, settings, Constraints(in_hardware=in_hardware))
-    written = read.text.data["spec"]["pools"]
-    return Searched(found=found, pools=tuple(fragment.pools(one, written) for one in found.candidates))

@@ -1,10 +1,6 @@
 """What a call simulated: Simulated, one intent with its outcome, and Simulations, all intents of the call. Plain values."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from gpushare.core.units import total
-from gpushare.simulation.found import Found
 from gpushare.simulation.outcome import Outcome, PoolOutcome
 from gpushare.simulation.supply import Supply
 from gpushare.workload.requests import Workload
@@ -65,20 +61,9 @@ class Simulated(Struct):
         return total(pool.gpu_hours for pool in self.outcome.pools)
 
 
-class Searched(Struct):
-    """What was found in place of the first intent's pools. `pools` has for each candidate the section of an intent."""
-
-    found: Found
-    pools: tuple[Mapping[str, Any], ...]
-
-
 class Simulations(Struct):
-    """The intents of one call, the first of them with which the others are compared. `scoring` is the scheduler's.
-
-    `searched` is None if no better pools were looked for.
-    """
+    """The intents of one call, the first of them with which the others are compared. `scoring` is the scheduler's."""
 
     workload: Workload
     scoring: str
     intents: tuple[Simulated, ...]
-    searched: Searched | None = None

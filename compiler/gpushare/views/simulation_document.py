@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpushare.simulation.outcome import Point, PoolOutcome
-from gpushare.simulation.simulated import Searched, Simulated, Simulations
+from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.workload.requests import Workload
 
 _DIGITS = 6
@@ -17,35 +17,6 @@ def document(found: Simulations) -> dict[str, Any]:
         "scoring": found.scoring,
         "workload": _workload(found.workload),
         "intents": [_intent(one) for one in found.intents],
-        "search": None if found.searched is None else _search(found.searched),
-    }
-
-
-def _search(searched: Searched) -> dict[str, Any]:
-    found = searched.found
-    return {
-        "exact": found.is_exact,
-        "lowerBound": _round(found.lower_bound),
-        "unit": "cost per hour" if found.has_prices else "GPUs",
-        "currency": found.currency or None,
-        "simulations": found.evaluations,
-        "unserved": found.unserved,
-        "assumed": list(found.assumed),
-        "candidates": [
-            {
-                "cost": _round(one.cost),
-                "gpus": one.gpus,
-                "nodes": one.nodes,
-                "neverRan": one.pending,
-                "waitedSeconds": one.waited_seconds,
-                "strandedMiB": one.stranded_mib,
-                "memoryIsolation": one.memory.value,
-                "faultIsolation": one.faults.value,
-                "origins": {choice.pool.name: choice.origin for choice in one.choices},
-                "pools": pools,
-            }
-            for one, pools in zip(found.candidates, searched.pools, strict=True)
-        ],
     }
 
 

@@ -70,10 +70,6 @@ def _facts(found: Simulations) -> dict[str, str]:
 
 def _tables(found: Simulations) -> Iterable[Table]:
     intents = found.intents
-    if found.searched:
-        verdict = simulation_view.search_verdict(found.searched.found)
-        headers, rows = simulation_view.search_rows(found.searched.found)
-        yield _table(verdict[:1].upper() + verdict[1:], headers, rows, "searched")
     if len(intents) > 1:
         headers, rows = simulation_view.comparison_rows(intents)
         yield _table("Intents compared", headers, rows, "compared")
@@ -95,8 +91,7 @@ def _tables(found: Simulations) -> Iterable[Table]:
 
 def _table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], key: str) -> Table:
     shown = [_header(one) for one in headers]
-    names = {"", "POOL", "POOLS", "MEMORY", "FAULTS", "CARD", "INTENT"}
-    numbers = [at for at, header in enumerate(headers) if header not in names]
+    numbers = [at for at, header in enumerate(headers) if header not in {"POOL", "CARD", "INTENT"}]
     return table(title, shown, rows, id=key, numbers=numbers, most=_MAX_ROWS)
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gpushare import modes
-from gpushare.core import emit, prices
+from gpushare.core import prices
 from gpushare.core.printable import visible
-from gpushare.core.wording import join_first, layout_text, pluralize
-from gpushare.simulation.found import Choice, Found
+from gpushare.core.wording import join_first, pluralize
 from gpushare.simulation.outcome import Bounds, PoolOutcome
-from gpushare.simulation.simulated import Searched, Simulated, Simulations
+from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.views.terminal import BOLD, Style, table, wrapped
 from gpushare.workload.requests import LeftOut, Workload
 
@@ -27,11 +25,8 @@ def render(found: Simulations, style: Style) -> str:
     for one in found.intents:
         shown += "\n" + (style.paint(visible(one.file), BOLD) + "\n" if several else wrapped(verdict(one), style) + "\n")
         shown += _intent(one, style)
-    if found.searched:
-        shown += "\n" + _searched(found.searched, style)
     shown += _left_out(found.workload, style)
     assumed = dict.fromkeys(line for one in found.intents for line in one.outcome.assumed)
-    assumed |= dict.fromkeys(found.searched.found.assumed if found.searched else ())
     return shown + _listed("assumed:", [visible(line) for line in assumed], style, most=len(assumed))
 
 
@@ -188,71 +183,6 @@ def pool_rows(one: Simulated) -> Rows:
         for pool in one.outcome.pools
     ]
     return headers, rows
-
-
-_MAX_SHOWN = 4
-"""How many pools of a candidate its row names; the intent of the best has them all."""
-
-
-def search_rows(found: Found) -> Rows:
-    """Return a row for each candidate of a search."""
-    cost = [f"COST PER HOUR {found.currency}".rstrip()] if found.has_prices else []
-    headers = ["", "POOLS", "NODES", "GPUS", *cost, "NEVER RAN", "WAITED", "MEMORY", "FAULTS", "STRANDED GIB"]
-    rows = [
-        [
-            "*" if one is found.best else "",
-            join_first(
-                [_division(choice, several=len({each.origin for each in one.choices}) > 1) for choice in one.choices],
-                _MAX_SHOWN,
-            ),
-            f"{one.nodes:,}",
-            f"{one.gpus:,}",
-            *([_money(one.cost)] if found.has_prices else []),
-            f"{one.pending:,}",
-            duration(one.waited_seconds),
-            one.memory.value,
-            one.faults.value,
-            _optional(_gib(one.stranded_mib), _decimal),
-        ]
-        for one in found.candidates
-    ]
-    return headers, rows
-
-
-def _division(choice: Choice, *, several: bool) -> str:
-    """Return how many nodes are divided in which way, and whose they are if several pools of the intent have some."""
-    sharing = modes.of(choice.pool).document()
-    replicas = sharing.get("replicas")
-    times = f" x{replicas}" if isinstance(replicas, int) else ""
-    layout = f" {layout_text(list(sharing['layout'].items()))}" if sharing.get("layout") else ""
-    return f"{choice.nodes:,} {choice.variant.word}{layout}{times}{f' of {choice.origin}' if several else ''}"
-
-
-def search_verdict(found: Found) -> str:
-    """Return in a sentence what the best is, and what is known of better ones."""
-    if found.best is None:
-        return "search: no way of sharing serves any pod"
-    best, bound = _price(found, found.best.cost), _price(found, found.lower_bound)
-    if not found.best.serves:
-        return f"search: nothing that was tried runs all pods at once; {best} come closest, and less than {bound} cannot"
-    if found.is_exact:
-        return f"search: {best}, and nothing costs less (exact)"
-    return f"search: {best}, the best of {found.evaluations:,} simulations; less than {bound} cannot do (bounded)"
-
-
-def _price(found: Found, cost: float) -> str:
-    return f"{prices.amount(cost, found.currency)} per hour" if found.has_prices else pluralize(round(cost), "GPU")
-
-
-def _searched(searched: Searched, style: Style) -> str:
-    shown = wrapped(search_verdict(searched.found), style, indent=2)
-    if not searched.pools:
-        return shown
-    headers, rows = search_rows(searched.found)
-    numbers = [one for one in headers if one not in {"", "POOLS", "MEMORY", "FAULTS"}]
-    shown += table(headers, rows, style, numbers=numbers, dropped=("STRANDED GIB", "FAULTS", "WAITED", "NODES"))
-    shown += "\n" + wrapped("The best, for the intent; the label that tells split pools apart is an example:", style)
-    return shown + emit.yaml_text({"pools": dict(searched.pools[0])})
 
 
 def _intent(one: Simulated, style: Style) -> str:

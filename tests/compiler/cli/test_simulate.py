@@ -1,7 +1,6 @@
 """`gpushare simulate`: its formats, comparisons and prices, and calls that are wrong."""
 
 import json
-import textwrap
 from pathlib import Path
 
 import click
@@ -138,34 +137,6 @@ def test_prices_of_the_file_may_be_those_of_pools_of_any_intent(folder: Path) ->
     call = ("--compare", str(folder / "other.yaml"), "--prices", str(folder / "prices.yaml"), "--format", "json")
     first, second = json.loads(simulated(folder, *call)[1])["intents"]
     assert (first["cost"], second["cost"]) == (first["gpuHours"], 2 * second["gpuHours"])
-
-
-def test_search_prints_pools_that_are_those_of_an_intent(folder: Path) -> None:
-    (folder / "pods.csv").write_text("share\n" + "0.3\n" * 24 + "0.5\n" * 24)
-    code, text = simulated(folder, "--search", "--prices", str(folder / "prices.yaml"))
-    assert code == 1, "of INTENT"
-    assert "\nsearch: 10.00 EUR per hour, and nothing costs less (exact)\n" in text
-    searched = json.loads(simulated(folder, "--search", "--format", "json")[1])["search"]
-    assert schema.accepts(schema.load("simulation.v1"), json.loads(simulated(folder, "--search", "--format", "json")[1]))
-    best = searched["candidates"][0]
-    assert (searched["unit"], searched["lowerBound"], best["gpus"], best["memoryIsolation"]) == ("GPUs", 20, 20, "cap")
-    pools = text.split("is an example:\n")[1].split("\nassumed:")[0]
-    (folder / "intent.yaml").write_text(written("", platform=IMAGE).replace("  pools:\n", "") + textwrap.indent(pools, "  "))
-    code, text = simulated(folder)
-    assert code == 0
-    assert "all 48 pods ran" in text
-    assert "in all: 5 nodes with 20 GPUs" in text
-
-
-def test_search_keeps_to_isolation(folder: Path) -> None:
-    searched = json.loads(simulated(folder, "--search", "--isolation", "memory", "--format", "json")[1])["search"]
-    assert {one["memoryIsolation"] for one in searched["candidates"]} == {"hardware"}
-    problem = refused(folder / "intent.yaml", "--workload", folder / "pods.csv", "--isolation", "memory")
-    assert "for use with --search" in str(problem)
-
-
-def test_search_is_a_table_of_the_page(folder: Path) -> None:
-    assert "Search: 4 GPUs, and nothing costs less (exact)" in simulated(folder, "--search", "--html")[1]
 
 
 def test_intent_with_errors_is_exit_code_1_without_a_product(folder: Path) -> None:

@@ -55,7 +55,7 @@ BY_NAME = {
         "rules.versions": "the release of NVIDIA's plugin",
         "sharing.claims": "claims",
         "simulation.supply": "who chooses the device of a share",
-        "views.status_columns": "nodes of the driver",
+        "report.status_columns": "nodes of the driver",
     },
     NODE.name: {
         "adapters.kube.cluster": "the label of a node",

@@ -121,9 +121,9 @@ AMD_BY_NAME = {
         "rules/versions.py": "the releases of its charts",
         "steps/amd_release.py": "how its chart is installed and removed",
         "steps/leaving.py": "what becomes of its nodes",
-        "views/card_view.py": "the facts of its cards",
-        "views/comparison_verdict.py": "a change of its stack",
-        "views/comparison_words.py": "that in words",
+        "report/card_view.py": "the facts of its cards",
+        "report/comparison_verdict.py": "a change of its stack",
+        "report/comparison_words.py": "that in words",
     },
     "node-runtime/gpushare_node": {
         "backends/device_plugin/plugin_pods.py": "who starts the pods of its device plugin again",

@@ -238,17 +238,17 @@ def _show(  # noqa: PLR0913 - all that is shown
 
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.views import advice_document  # noqa: PLC0415 - as above
+        from gpushare.report import advice_document  # noqa: PLC0415 - as above
 
         diff = None if patch.after is None else patch.diff
         made = advice_document.document(advice, read.plan.intent.name, history, diff, is_written=is_written)
         streams.product(emit.json_text(made))
     elif style == "html":
-        from gpushare.views import advice_page  # noqa: PLC0415 - as above
+        from gpushare.report import advice_page  # noqa: PLC0415 - as above
 
         streams.product(advice_page.page(advice, history, read.plan, streams.time_of_output(), patch.diff))
     else:
-        from gpushare.views import advice_view, terminal  # noqa: PLC0415 - as above
+        from gpushare.report import advice_view, terminal  # noqa: PLC0415 - as above
 
         shown = advice_view.render(advice, read.plan, history, terminal.detect_style(sys.stdout))
         streams.write(shown + (f"\n{patch.diff}" if patch.diff else ""))

@@ -7,7 +7,7 @@ from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams
 from gpushare.cli.exits import ExitCode
-from gpushare.views import terminal
+from gpushare.report import terminal
 
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -42,11 +42,11 @@ def command(card: str | None, style: str) -> ExitCode:
     known = {name: card_choice.chosen(name) for name in (cards.ids() if card is None else (card,))}
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.views import card_facts  # noqa: PLC0415 - as above
+        from gpushare.report import card_facts  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(card_facts.document(known, card)))
         return ExitCode.DONE
-    from gpushare.views import card_view  # noqa: PLC0415 - as above
+    from gpushare.report import card_view  # noqa: PLC0415 - as above
 
     text_style = terminal.detect_style(sys.stdout)
     streams.page(

@@ -48,7 +48,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     from gpushare.core import emit  # noqa: PLC0415 - as above
     from gpushare.live import dra_drift, drift  # noqa: PLC0415 - as above
     from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
-    from gpushare.views import terminal  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.report import terminal  # noqa: PLC0415 - `--help` does not need it
 
     side = inputs.load_side(bundle)
     inputs.refuse_errors(side, strict=strict)
@@ -85,7 +85,7 @@ def _release(side: "LoadedIntent", cluster: ClusterConnection) -> str:
 
 
 def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, Any]:
-    from gpushare.views.status_document import unseen  # noqa: PLC0415 - as above
+    from gpushare.report.status_document import unseen  # noqa: PLC0415 - as above
 
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -101,7 +101,7 @@ def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, 
 
 def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> str:
     from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
-    from gpushare.views.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
+    from gpushare.report.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
 
     if not found:
         return "no difference was seen\n" if snapshot.unseen else "no difference\n"

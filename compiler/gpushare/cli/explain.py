@@ -13,8 +13,8 @@ from gpushare.core import finding_texts
 from gpushare.core.printable import visible
 from gpushare.core.reasons import reasons
 from gpushare.core.units import is_dns_subdomain
-from gpushare.views import terminal
-from gpushare.views.terminal import BOLD, CYAN, Style, wrapped
+from gpushare.report import terminal
+from gpushare.report.terminal import BOLD, CYAN, Style, wrapped
 
 if TYPE_CHECKING:
     from gpushare.live.diagnosis import Diagnosis

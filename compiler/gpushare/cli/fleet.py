@@ -248,7 +248,7 @@ def _sarif(done: Sequence[Done]) -> dict[str, Any]:
 
     A cluster that could not be compiled is a notification of the run.
     """
-    from gpushare.views import finding_formats  # noqa: PLC0415 - only for SARIF
+    from gpushare.report import finding_formats  # noqa: PLC0415 - only for SARIF
 
     logs = [(one, read_json(one.out)) for one in done]
     runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]

@@ -12,7 +12,7 @@ from gpushare.cli.fleet_cluster import Cluster
 from gpushare.cli.report import Format
 from gpushare.core import emit
 from gpushare.core.printable import visible
-from gpushare.views.comparison_markdown import code
+from gpushare.report.comparison_markdown import code
 
 _OUTCOMES = {
     ExitCode.DONE: "unchanged",

@@ -13,9 +13,9 @@ from gpushare.core.wording import pluralize
 from gpushare.live import disturbance
 from gpushare.live.disturbance import Disturbance, NodeChange
 from gpushare.live.reader import Scope
-from gpushare.views import terminal
-from gpushare.views.status_document import unseen
-from gpushare.views.terminal import BOLD, Style, table, wrapped
+from gpushare.report import terminal
+from gpushare.report.status_document import unseen
+from gpushare.report.terminal import BOLD, Style, table, wrapped
 
 if TYPE_CHECKING:
     from gpushare.live.snapshot import Pod

@@ -13,7 +13,7 @@ from gpushare.cli.exits import ExitCode
 if TYPE_CHECKING:
     from gpushare.catalog.cards import Catalog
     from gpushare.compare.changes import Comparison
-    from gpushare.views.comparison_page import Document
+    from gpushare.report.comparison_page import Document
 
 
 @click.command(cls=options.Command, short_help="Show what changes from one intent to another.")
@@ -144,19 +144,19 @@ def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
 def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", catalog: "Catalog") -> None:
     """Write what changes."""
     from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.views import comparison_view, terminal  # noqa: PLC0415 - as above
+    from gpushare.report import comparison_view, terminal  # noqa: PLC0415 - as above
 
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.views import comparison_document  # noqa: PLC0415 - as above
+        from gpushare.report import comparison_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(comparison_document.document(comparison)))
     elif style == "markdown":
-        from gpushare.views import comparison_markdown  # noqa: PLC0415 - as above
+        from gpushare.report import comparison_markdown  # noqa: PLC0415 - as above
 
         streams.product(comparison_markdown.page(comparison))
     elif style == "html":
-        from gpushare.views import comparison_page  # noqa: PLC0415 - as above
+        from gpushare.report import comparison_page  # noqa: PLC0415 - as above
 
         streams.product(comparison_page.page(comparison, documents, catalog, streams.time_of_output()))
     else:

@@ -1,4 +1,4 @@
-"""Findings for people: header, source line, carets, hints. Also selects the format; others are in `views.finding_formats`."""
+"""Findings for people: header, source line, carets, hints. Also selects the format; others are in `report.finding_formats`."""
 
 import os
 import sys
@@ -11,8 +11,8 @@ from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
-from gpushare.views import terminal
-from gpushare.views.terminal import BOLD, CYAN, RED, YELLOW, Style, width
+from gpushare.report import terminal
+from gpushare.report.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 
 TAB = "    "
 
@@ -69,7 +69,7 @@ def report(  # noqa: PLR0913 - the parts of one report
         elif ordered:
             streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
-    from gpushare.views import finding_formats  # noqa: PLC0415 - most runs are read by a person
+    from gpushare.report import finding_formats  # noqa: PLC0415 - most runs are read by a person
 
     if style is Format.JSON:
         written = finding_formats.json_text(ordered, accepted, files)

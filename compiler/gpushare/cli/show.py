@@ -39,7 +39,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT or FILE could not be read, or INTENT has no such pool
     """
     from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.views import terminal  # noqa: PLC0415 - `--help` needs none of it
+    from gpushare.report import terminal  # noqa: PLC0415 - `--help` needs none of it
 
     read = inputs.valid(intent, overlays, strict=strict)
     priced = price_input.of_pools(read.plan, prices)
@@ -51,12 +51,12 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         streams.product(emit.json_text(offer.offer(plan, priced)))
     elif style == "html":
         from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
-        from gpushare.views import show_page  # noqa: PLC0415 - as above
+        from gpushare.report import show_page  # noqa: PLC0415 - as above
 
         warnings = [one for one in read.findings if not is_error(one)]
         streams.product(show_page.page(plan, warnings, streams.time_of_output(), priced))
     else:
-        from gpushare.views import plan_view  # noqa: PLC0415 - as above
+        from gpushare.report import plan_view  # noqa: PLC0415 - as above
 
         streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout), priced))
     return ExitCode.DONE

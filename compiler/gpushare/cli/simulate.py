@@ -81,15 +81,15 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     found = _simulate(pods, read, _prices(read, prices), scoring)
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.views import simulation_document  # noqa: PLC0415 - as above
+        from gpushare.report import simulation_document  # noqa: PLC0415 - as above
 
         streams.product(emit.json_text(simulation_document.document(found)))
     elif style == "html":
-        from gpushare.views import simulation_page  # noqa: PLC0415 - as above
+        from gpushare.report import simulation_page  # noqa: PLC0415 - as above
 
         streams.product(simulation_page.page(found, streams.time_of_output()))
     else:
-        from gpushare.views import simulation_view, terminal  # noqa: PLC0415 - as above
+        from gpushare.report import simulation_view, terminal  # noqa: PLC0415 - as above
 
         streams.write(simulation_view.render(found, terminal.detect_style(sys.stdout)))
     return ExitCode.FINDINGS if found.intents[0].never_ran else ExitCode.DONE

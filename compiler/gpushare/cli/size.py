@@ -8,7 +8,7 @@ import click
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.intent import words
-from gpushare.views import terminal
+from gpushare.report import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -156,7 +156,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
         streams.product(emit.json_text(made))
         _warn(pods)
     else:
-        from gpushare.views import size_view  # noqa: PLC0415 - as above
+        from gpushare.report import size_view  # noqa: PLC0415 - as above
 
         view = terminal.detect_style(sys.stdout)
         several = len(compared.sizings) > 1
@@ -223,7 +223,7 @@ def _warn(workload: "Workload | None") -> None:
     """Say on stderr what of the workload was left out, and what was assumed."""
     if workload is None:
         return
-    from gpushare.views import simulation_view  # noqa: PLC0415 - as above
+    from gpushare.report import simulation_view  # noqa: PLC0415 - as above
 
     lines = [*(f"left out: {line}" for line in simulation_view.left_out(workload.left_out))]
     lines += [f"assumed: {line}" for line in workload.assumed]

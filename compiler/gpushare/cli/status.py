@@ -101,13 +101,13 @@ def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> No
     from gpushare.cli import streams  # noqa: PLC0415 - as above
     from gpushare.cli.cluster import warn_unread  # noqa: PLC0415 - as above
     from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.views import status_document, status_view, terminal  # noqa: PLC0415 - as above
+    from gpushare.report import status_document, status_view, terminal  # noqa: PLC0415 - as above
 
     if style == "json":
         streams.product(emit.json_text(status_document.document(seen)))
         return
     if style == "html":
-        from gpushare.views import status_page  # noqa: PLC0415 - as above
+        from gpushare.report import status_page  # noqa: PLC0415 - as above
 
         streams.product(status_page.page(seen, streams.time_of_output(), with_kills=with_kills))
         warn_unread(seen.unseen)

@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
     with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
-    from gpushare.views import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
+    from gpushare.report import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
 
     name = read.plan.intent.name
     if style == "text":

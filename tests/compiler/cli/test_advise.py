@@ -12,7 +12,7 @@ from gpushare.cli.commands import commands
 from gpushare.core.errors import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
-from tests.compiler.views.page import Page
+from tests.compiler.report.page import Page
 from tests.support.usage_series import Shape, csv_text, history
 
 INTENT = """\

@@ -10,7 +10,7 @@ import pytest
 from gpushare import pipeline
 from gpushare.cli import progress
 from gpushare.cli.commands import commands
-from tests.compiler.views.test_terminal import Stream
+from tests.compiler.report.test_terminal import Stream
 from tests.support.waiting import wait_for
 
 

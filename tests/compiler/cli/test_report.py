@@ -7,7 +7,7 @@ import pytest
 from gpushare.cli import report
 from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Finding, Severity, Span
-from gpushare.views.terminal import Style, width
+from gpushare.report.terminal import Style, width
 
 
 class Lines:

@@ -7,7 +7,7 @@ import gpushare
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
-from gpushare.views import show_page
+from gpushare.report import show_page
 from tests.support.paths import ROOT
 
 for module in pkgutil.walk_packages(gpushare.__path__, "gpushare."):

@@ -8,8 +8,8 @@ import yaml
 
 from gpushare.compare.changes import Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
-from gpushare.views import comparison_words
-from gpushare.views.comparison_verdict import verdict
+from gpushare.report import comparison_words
+from gpushare.report.comparison_verdict import verdict
 from tests.compiler.compare.comparisons import comparison, compiled
 
 INTENT = """

@@ -7,7 +7,7 @@ import pytest
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.gitops_effects import of_gitops
 from gpushare.intent.gitops import TOOLS
-from gpushare.views import comparison_words
+from gpushare.report import comparison_words
 from gpushare_node.contract.struct import replace
 
 

@@ -15,7 +15,7 @@ from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
-from gpushare.views.comparison_words import format_summary
+from gpushare.report.comparison_words import format_summary
 from tests.compiler.compare import test_amd, test_dra
 from tests.compiler.compare.comparisons import comparison, texts
 from tests.support import scale

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gpushare.views.comparison_verdict import verdict
+from gpushare.report.comparison_verdict import verdict
 from tests.compiler.compare.comparisons import comparison
 from tests.compiler.compare.test_invariant import CHANGES, bare, changed, compiled
 

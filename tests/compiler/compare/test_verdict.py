@@ -14,9 +14,9 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileKind, SettingChange
 from gpushare.reading import schema
 from gpushare.render import pools
-from gpushare.views import comparison_document, comparison_markdown, comparison_view, comparison_words
-from gpushare.views.comparison_verdict import UNCHANGED, headline, verdict
-from gpushare.views.terminal import Style
+from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words
+from gpushare.report.comparison_verdict import UNCHANGED, headline, verdict
+from gpushare.report.terminal import Style
 from tests.compiler.render.compiled import compiled
 
 BASE = """

@@ -11,11 +11,11 @@ from gpushare.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
-from gpushare.views import status_page
+from gpushare.report import status_page
 from gpushare_node.contract.struct import replace
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
-from tests.compiler.views.page import HOSTILE, Page
+from tests.compiler.report.page import HOSTILE, Page
 
 
 def test_pools_and_their_shares_are_counted(live: LiveCluster, ask: Ask) -> None:

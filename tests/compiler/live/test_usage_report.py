@@ -12,8 +12,8 @@ from gpushare.live import usage_report
 from gpushare.live.prometheus import Prometheus, PrometheusError
 from gpushare.live.usage_report import Gap, PoolFacts, UsageReport
 from gpushare.monitoring import showback
-from gpushare.views import usage_view
-from gpushare.views.terminal import Style
+from gpushare.report import usage_view
+from gpushare.report.terminal import Style
 from tests.compiler.live.prometheus_double import Double, Samples, serving, usual
 from tests.compiler.rules.intents import pool, written
 

@@ -5,9 +5,9 @@ from functools import cache
 import pytest
 
 from gpushare.render import dra
+from gpushare.report import plan_view
+from gpushare.report.terminal import Style
 from gpushare.resolved import gpu_parts
-from gpushare.views import plan_view
-from gpushare.views.terminal import Style
 from tests.compiler.render.compiled import compiled, document, files, intent
 
 PLATFORM = "{stack: device-plugin, backend: dra, dra: {}}"

@@ -12,7 +12,7 @@ from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Severity, pointer
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
-from gpushare.views import finding_formats, terminal
+from gpushare.report import finding_formats, terminal
 from tests.compiler.rules.intents import pool, written
 
 SMALL = pool(sharing="{mode: time-slicing, replicas: 40}")

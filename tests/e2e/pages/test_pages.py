@@ -8,11 +8,11 @@ import pypdf
 import pytest
 import yaml
 
-from gpushare.views import advice_page
+from gpushare.report import advice_page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, lively
+from tests.compiler.report import advice
 from tests.compiler.rules.intents import pool, written
-from tests.compiler.views import advice
 from tests.support.browser import Browser, browser
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT

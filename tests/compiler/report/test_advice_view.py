@@ -1,0 +1,21 @@
+"""Advice in a terminal names everyone whom it would end."""
+
+from gpushare.advice import intervals
+from gpushare.advice.advised import BackTest, Ending
+from gpushare.report import advice_view
+from gpushare.report.terminal import Style
+from gpushare_node.contract.struct import replace
+from tests.compiler.report import advice
+
+
+def test_every_container_that_the_advice_would_end_is_named() -> None:
+    history = advice.history()
+    given = advice.advice(history)
+    endings = tuple(
+        Ending(namespace="physics", pod=f"pod-{number}", container="main", at=advice.TESTED[0] + number, used_bytes=1 << 31)
+        for number in range(25)
+    )
+    tested = BackTest(containers=34, endings=endings, rate=intervals.rate(25, 14.5))
+    changed = [replace(one, change=replace(one.change, back_test=tested)) if one.change else one for one in given.pools]
+    shown = advice_view.render(replace(given, pools=tuple(changed)), advice.plan(), history, Style())
+    assert all(f"physics/pod-{number} (" in shown for number in range(25))

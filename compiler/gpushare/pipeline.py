@@ -19,6 +19,7 @@ from gpushare.reading import schema, source
 from gpushare.reading.source import Source
 from gpushare.resolved import plan
 from gpushare.resolved.plan import Plan
+from gpushare.rules import mig, sizes
 from gpushare_node.contract.struct import Struct
 
 
@@ -67,9 +68,7 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
         return _done(text, findings, built=built)
     catalog = Catalog(own={name: cards.build(name, document) for name, document in built.cards.items()})
     if catalog.own:
-        from gpushare.rules import custom_cards  # noqa: PLC0415 - few intents define cards of their own
-
-        findings += custom_cards.check_cards(catalog.own)
+        findings += mig.check_own_grids(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
     built = reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools))
@@ -87,18 +86,13 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
 
 def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Finding]]:
     from gpushare import render  # noqa: PLC0415 - an intent with errors does not get here
-    from gpushare.rules import sizes  # noqa: PLC0415 - as above
 
     artifacts = render.render(resolved, lock)
     return artifacts, sizes.check_sizes(artifacts, lambda: render.chart_values(resolved, artifacts, lock))
 
 
 def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[Finding]:
-    if not built.accepted:
-        return []
-    from gpushare.rules import acceptance  # noqa: PLC0415 - few intents accept a warning
-
-    return acceptance.check_acceptance(dict(built.accepted), findings, whole=whole)
+    return rules.check_acceptance(dict(built.accepted), findings, whole=whole) if built.accepted else []
 
 
 def _stops(findings: Iterable[Finding]) -> bool:

@@ -44,7 +44,7 @@ BY_NAME = {
         "resolved.offer_entry": "what a pool offers, for programs",
         "resolved.plan": "the pools of each, and the resources of plugins",
         "resolved.vm_pool": "vGPUs",
-        "rules.autoscaling": "what an autoscaler knows of a node",
+        "rules.nodes": "what an autoscaler knows of a node",
         "rules.backend": "what DRA does not have",
         "rules.device_classes": "the class that the driver's chart makes",
         "rules.device_parts": "sizes of claims",

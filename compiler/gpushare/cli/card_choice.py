@@ -34,9 +34,9 @@ def described(intent: str) -> Mapping[str, Any]:
 
         raise CouldNotRunError(f"{text.file} has no cards of its own", card_search.DESCRIBE)
     _refuse(text, cards.check(found))
-    from gpushare.rules import custom_cards  # noqa: PLC0415 - few calls name cards of their own
+    from gpushare.rules import mig  # noqa: PLC0415 - few calls name cards of their own
 
-    _refuse(text, custom_cards.check_cards({card_id: cards.build(card_id, document) for card_id, document in found.items()}))
+    _refuse(text, mig.check_own_grids({card_id: cards.build(card_id, document) for card_id, document in found.items()}))
     return found
 
 

@@ -1,83 +1,42 @@
-"""The registry of all rules, and the stage that runs them on an intent that passed the schema.
+"""The stages that find what is wrong with an intent that passed the schema: all rules, then the warnings that it accepts.
 
-Each rule is listed in the tuple of its module; this module sorts them by code and runs them. It makes no findings of its
-own. Not in the registry: `sizes`, which checks the output, `acceptance`, which needs the others' findings, and `custom_cards`,
-without which no rule knows the cards.
+A rule is registered by `@rule(CODE)` in a module of this package. Every module is imported here, so that a new one is listed
+nowhere; rules run in the order of their codes, whatever the order of the modules. Not registered are `sizes`, which checks the
+output, and `mig.check_own_grids`, without which no rule knows the cards. `check_acceptance` makes GS801 and GS802 from the
+findings of all others.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from itertools import islice
+from pkgutil import iter_modules
 from typing import Any
 
 from gpushare.catalog.cards import Catalog
-from gpushare.core.diagnostics import Finding
+from gpushare.core import finding_texts
+from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.intent.types import Intent, Layout
-from gpushare.rules import (
-    admission,
-    amd,
-    argocd,
-    autoscaling,
-    backend,
-    device_classes,
-    device_parts,
-    enforcement,
-    fields,
-    flux,
-    ineffective_settings,
-    memory,
-    mig,
-    mig_profiles,
-    monitoring,
-    nodes,
-    on_demand,
-    platform,
-    pools,
-    prices,
-    quotas,
-    rollouts,
-    sharing,
-    tenancy,
-    values,
-    versions,
-    vgpu,
-)
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules.rule import REGISTERED, RuleContext
 from gpushare_node.contract.struct import NOTHING, replace
 
 MAX_PER_CODE = 100
 """Findings of one code that are shown; an intent with more of them has one cause, not a hundred."""
 
-_MODULES = (
-    admission,
-    amd,
-    argocd,
-    autoscaling,
-    backend,
-    device_classes,
-    device_parts,
-    enforcement,
-    fields,
-    flux,
-    ineffective_settings,
-    memory,
-    mig,
-    mig_profiles,
-    monitoring,
-    nodes,
-    on_demand,
-    platform,
-    pools,
-    prices,
-    quotas,
-    rollouts,
-    sharing,
-    tenancy,
-    values,
-    versions,
-    vgpu,
-)
+_NEVER_ACCEPTED = {
+    "GS791": "is about the bundle, not the intent,",
+    "GS801": "is about spec.accept itself",
+    "GS802": "is about spec.accept itself",
+}
+"""Codes that no intent can accept: those of acceptance, and that of a bundle without its lock."""
 
-RULES: tuple[Rule, ...] = tuple(sorted(chain.from_iterable(module.RULES for module in _MODULES), key=lambda rule: rule.code))
+_RETIRED = frozenset({"GS715"})
+"""Codes that no version gives any more. Intents may still accept them."""
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+RULES = dict(sorted(REGISTERED.items()))
+"""The rules by code, in the order in which they run."""
 
 
 def run_rules(
@@ -89,7 +48,7 @@ def run_rules(
     `pinned` are the layouts that the lock pins for goals: the rules check them like layouts that are resolved now.
     """
     context = RuleContext(intent=intent, catalog=catalog, document=document or {}, pinned=pinned)
-    return [finding for rule in RULES for finding in _limited(rule.check(context))]
+    return [finding for check in RULES.values() for finding in _limited(check(context))]
 
 
 def _limited(found: Iterator[Finding]) -> Iterator[Finding]:
@@ -98,3 +57,33 @@ def _limited(found: Iterator[Finding]) -> Iterator[Finding]:
         message = f"further findings of {further.code} are not shown"
         hints = (f"gpushare shows the first {MAX_PER_CODE} of a kind: correct those, then check again",)
         yield replace(further, message=message, hints=hints)
+
+
+def check_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *, whole: bool) -> list[Finding]:
+    """Return what is wrong with `spec.accept`. `whole`: every stage ran, so a warning that was not found does not occur."""
+    occurring = {finding.code for finding in findings if not is_error(finding)}
+    return [finding for code in accepted for finding in _accepts(code, occurs=code in occurring or not whole)]
+
+
+def _accepts(code: str, *, occurs: bool) -> Iterator[Finding]:
+    known = finding_texts.codes()
+    if code in _RETIRED:
+        yield _of_acceptance(
+            "GS802", f"{code} is accepted, but no version reports it any more", "remove it", code, Severity.WARNING
+        )
+    elif code not in known:
+        hint = "write the code of a warning that `gpushare check` shows, such as GS210"
+        yield _of_acceptance("GS801", f"invalid finding code {code!r}", hint, code)
+    elif code in _NEVER_ACCEPTED:
+        yield _of_acceptance("GS801", f"{code} {_NEVER_ACCEPTED[code]} and cannot be accepted", "remove it", code)
+    elif finding_texts.load(code).severity == Severity.ERROR.value:
+        hint = f"correct what is wrong; `gpushare explain {code}` explains it"
+        yield _of_acceptance("GS801", f"{code} is an error, and only warnings can be accepted", hint, code)
+    elif not occurs:
+        hint = "remove it: it would hide the warning when it comes back for another reason"
+        yield _of_acceptance("GS802", f"{code} is accepted, but nothing in this intent causes it", hint, code, Severity.WARNING)
+
+
+def _of_acceptance(code: str, message: str, hint: str, accepted: str, severity: Severity = Severity.ERROR) -> Finding:
+    path = ("spec", "accept", accepted)
+    return Finding(code=code, severity=severity, message=message, hints=(hint,), path=path, on_key=True)

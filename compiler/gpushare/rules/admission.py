@@ -6,7 +6,7 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
 from gpushare.intent.types import AdmissionMode, AdmissionScope, AmdStack, Pool, Stack
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare.sharing import shares
 from gpushare.sharing.shares import Offer
 
@@ -14,8 +14,9 @@ _NAMESPACES = ("spec", "platform", "namespaces")
 _SCOPE = ("spec", "admission", "scope")
 
 
+@rule("GS620")
 def check_open(context: RuleContext) -> Iterator[Finding]:
-    """GS620: a pool for some namespaces, while pods elsewhere can reach its devices without requesting them."""
+    """A pool for some namespaces, while pods elsewhere can reach its devices without requesting them."""
     admission = context.intent.admission
     if admission.mode is AdmissionMode.DENY and admission.scope is AdmissionScope.TENANTS:
         for pool in [pool for pool in context.intent.pools if pool.namespaces][:1]:
@@ -32,8 +33,9 @@ def check_open(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS621")
 def check_shut(context: RuleContext) -> Iterator[Finding]:
-    """GS621: admission covers the whole cluster, agents of other vendors included."""
+    """Admission covers the whole cluster, agents of other vendors included."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.DENY and intent.admission.scope is AdmissionScope.CLUSTER:
         yield Finding(
@@ -49,8 +51,9 @@ def check_shut(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS622")
 def check_foreign(context: RuleContext) -> Iterator[Finding]:
-    """GS622: an existing plugin, in a namespace that the intent does not list."""
+    """An existing plugin, in a namespace that the intent does not list."""
     intent, amd = context.intent, context.intent.platform.amd
     if intent.platform.namespaces or intent.admission.mode is AdmissionMode.NONE:
         return
@@ -75,8 +78,9 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS623")
 def check_defaults(context: RuleContext) -> Iterator[Finding]:
-    """GS623: two default pools for one resource."""
+    """Two default pools for one resource."""
     first: dict[str, Pool] = {}
     for pool in context.intent.pools:
         names = (context.named(pool, kind) for kind in context.kinds(pool) or () if pool.is_default)
@@ -92,8 +96,9 @@ def check_defaults(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
+@rule("GS624")
 def check_default_unused(context: RuleContext) -> Iterator[Finding]:
-    """GS624: a default pool, although no policy sends pods there."""
+    """A default pool, although no policy sends pods there."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.NONE:
         why, hint = "admission.enforce: none creates no policies", "leave default out"
@@ -130,8 +135,9 @@ def _default(pool: Pool, why: str, hint: str) -> Finding:
     return warn_of_pool("GS624", pool, f"default of pool {pool.name} has no effect: {why}", hint, "default")
 
 
+@rule("GS625")
 def check_both(context: RuleContext) -> Iterator[Finding]:
-    """GS625: a namespace that is listed both as the platform's and as a tenant's."""
+    """A namespace that is listed both as the platform's and as a tenant's."""
     intent = context.intent
     for number, namespace in enumerate(intent.platform.namespaces):
         if namespace in intent.tenant_namespaces:
@@ -151,13 +157,3 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
                     hints=(f"leave it out: run the users of pool {pool.name} in a namespace of their own",),
                     path=pool_path(pool, "namespaces", number),
                 )
-
-
-RULES = (
-    Rule(code="GS620", check=check_open),
-    Rule(code="GS621", check=check_shut),
-    Rule(code="GS622", check=check_foreign),
-    Rule(code="GS623", check=check_defaults),
-    Rule(code="GS624", check=check_default_unused),
-    Rule(code="GS625", check=check_both),
-)

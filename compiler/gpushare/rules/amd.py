@@ -11,9 +11,8 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Pool, Stack
 from gpushare.modes import partition
 from gpushare.modes.traits import AnyTraits
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.charts import AMD_VERSIONS
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
+from gpushare.rules.versions import AMD_VERSIONS
 from gpushare.vendors.amd import AMD, MANAGER_MODES, MANAGER_TAINT
 
 PLATFORM = ("spec", "platform")
@@ -36,8 +35,9 @@ def _written(pool: Pool, traits: AnyTraits) -> Iterator[tuple[str, str, Path]]:
         yield compute, memory, pool_path(pool, "sharing", *entry, "compute")
 
 
+@rule("GS320")
 def check_mode(context: RuleContext) -> Iterator[Finding]:
-    """GS320: a mode that the vendor of the card does not have."""
+    """A mode that the vendor of the card does not have."""
     for pool, card in context.pools_with_card():
         traits, vendor = modes.of(pool), vendors.of(card)
         if card.vendor in traits.vendors:
@@ -67,8 +67,9 @@ def _instead(card: Card) -> str:
     return f"write sharing: {sharing}, {shared.partitions} partitions of a GPU, or mode: exclusive; nothing else divides it"
 
 
+@rule("GS321")
 def check_pair(context: RuleContext) -> Iterator[Finding]:
-    """GS321: a compute mode with a memory mode that the card does not have."""
+    """A compute mode with a memory mode that the card does not have."""
     for pool, card, traits in _partitions(context):
         if not card.partition_modes:
             yield Finding(
@@ -98,8 +99,9 @@ def _legal(card: Card) -> str:
     return join_words([f"{compute} with {join_words(found, 'or')}" for compute, found in memory.items()])
 
 
+@rule("GS322")
 def check_single(context: RuleContext) -> Iterator[Finding]:
-    """GS322: several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
+    """Several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
     for pool, _, traits in _partitions(context):
         computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if not traits.is_named_by_mode and len(computes) > 1:
@@ -111,8 +113,9 @@ def check_single(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS323")
 def check_manager(context: RuleContext) -> Iterator[Finding]:
-    """GS323: a compute mode that AMD's config manager refuses."""
+    """A compute mode that AMD's config manager refuses."""
     if context.intent.platform.of_amd.stack is not AmdStack.GPU_OPERATOR:
         return
     for pool, card, traits in _partitions(context):
@@ -131,8 +134,9 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS324")
 def check_several(context: RuleContext) -> Iterator[Finding]:
-    """GS324: several compute modes on a node, which AMD does not recommend."""
+    """Several compute modes on a node, which AMD does not recommend."""
     for pool, _, traits in _partitions(context):
         computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if len(computes) > 1:
@@ -140,8 +144,9 @@ def check_several(context: RuleContext) -> Iterator[Finding]:
             yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
 
 
+@rule("GS223")
 def check_tolerations(context: RuleContext) -> Iterator[Finding]:
-    """GS223: a toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
+    """A toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
     for pool, _ in _pools(context):
         for number, toleration in enumerate(pool.tolerations):
             is_of_manager = toleration.get("key", MANAGER_TAINT) == MANAGER_TAINT
@@ -154,8 +159,9 @@ def check_tolerations(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS751")
 def check_stack(context: RuleContext) -> Iterator[Finding]:
-    """GS751: a stack of a vendor whose cards no pool has, or pools without a stack of their vendor."""
+    """A stack of a vendor whose cards no pool has, or pools without a stack of their vendor."""
     platform = context.intent.platform
     found = [(pool, vendors.of(card) is AMD) for pool, card in context.pools_with_card()]
     amd = next((pool for pool, is_amd in found if is_amd), None)
@@ -198,8 +204,9 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS751", message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
 
 
+@rule("GS752")
 def check_release(context: RuleContext) -> Iterator[Finding]:
-    """GS752: a release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
+    """A release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
     amd = context.intent.platform.of_amd
     if amd.stack is AmdStack.EXISTING:
         for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
@@ -230,8 +237,9 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
+@rule("GS753")
 def check_names(context: RuleContext) -> Iterator[Finding]:
-    """GS753: names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
+    """Names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
     if context.intent.platform.of_amd.stack is not AmdStack.DEVICE_PLUGIN:
         return
     for pool, _, traits in _partitions(context):
@@ -247,8 +255,9 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS754")
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
-    """GS754: a chart of AMD's in a bundle that Argo CD or Flux sync."""
+    """A chart of AMD's in a bundle that Argo CD or Flux sync."""
     intent = context.intent
     has_chart = intent.platform.of_amd.stack is not AmdStack.EXISTING and not intent.observes and any(_pools(context))
     for tool in intent.gitops if has_chart else ():
@@ -259,17 +268,3 @@ def check_gitops(context: RuleContext) -> Iterator[Finding]:
             path=("spec", "gitops", tool),
             on_key=True,
         )
-
-
-RULES = (
-    Rule(code="GS223", check=check_tolerations),
-    Rule(code="GS320", check=check_mode),
-    Rule(code="GS321", check=check_pair),
-    Rule(code="GS322", check=check_single),
-    Rule(code="GS323", check=check_manager),
-    Rule(code="GS324", check=check_several),
-    Rule(code="GS751", check=check_stack),
-    Rule(code="GS752", check=check_release),
-    Rule(code="GS753", check=check_names),
-    Rule(code="GS754", check=check_gitops),
-)

@@ -7,7 +7,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.core.wording import join_words
 from gpushare.intent.gitops import PLAIN, REVISION, TOOLS, has_credentials, is_folder
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules.rule import RuleContext, rule
 
 HERE: Path = ("spec", "gitops", "argocd")
 
@@ -23,8 +23,9 @@ def _settings(context: RuleContext) -> Mapping[str, str]:
     return found
 
 
+@rule("GS730")
 def check_address(context: RuleContext) -> Iterator[Finding]:
-    """GS730: an address that is not one of a Git repository."""
+    """An address that is not one of a Git repository."""
     address = _settings(context).get("repoURL")
     # GS731 does not repeat credentials.
     if address is None or re.match(_URL, address) or re.match(_SCP, address) or has_credentials(address):
@@ -37,8 +38,9 @@ def check_address(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+@rule("GS731")
 def check_secret(context: RuleContext) -> Iterator[Finding]:
-    """GS731: credentials in an address, which would be committed. The message does not repeat them."""
+    """Credentials in an address, which would be committed. The message does not repeat them."""
     address = _settings(context).get("repoURL", "")
     if has_credentials(address):
         yield Finding(
@@ -49,8 +51,9 @@ def check_secret(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS732")
 def check_path(context: RuleContext) -> Iterator[Finding]:
-    """GS732: a path that is not inside the repository."""
+    """A path that is not inside the repository."""
     path = _settings(context).get("path")
     if path is not None and not is_folder(path):
         yield Finding(
@@ -61,8 +64,9 @@ def check_path(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS733")
 def check_names(context: RuleContext) -> Iterator[Finding]:
-    """GS733: a project, revision or server in a form that Argo CD refuses."""
+    """A project, revision or server in a form that Argo CD refuses."""
     settings = _settings(context)
     checked = (
         ("project", is_dns_subdomain, "not the name of an AppProject", "write lower-case letters, digits and -"),
@@ -74,8 +78,9 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS733", message=f"{settings[field]!r} is {what}", hints=(hint,), path=(*HERE, field))
 
 
+@rule("GS734")
 def check_one_tool(context: RuleContext) -> Iterator[Finding]:
-    """GS734: two tools for one bundle."""
+    """Two tools for one bundle."""
     titles = [tool.title for key, tool in TOOLS.items() if key in context.intent.gitops]
     if len(titles) > 1:
         yield Finding(
@@ -85,12 +90,3 @@ def check_one_tool(context: RuleContext) -> Iterator[Finding]:
             hints=("keep the one that the cluster has, and remove the other",),
             path=("spec", "gitops"),
         )
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(code="GS730", check=check_address),
-    Rule(code="GS731", check=check_secret),
-    Rule(code="GS732", check=check_path),
-    Rule(code="GS733", check=check_names),
-    Rule(code="GS734", check=check_one_tool),
-)

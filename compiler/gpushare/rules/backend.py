@@ -13,8 +13,7 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import Autoscaler, Backend, DraShares, Partitioner, Pool, Requests, SharePlacement, Stack
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.nodes.selectors import region
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
 from gpushare.sharing import claims
 from gpushare.sharing.shares import ShareKind
 
@@ -55,8 +54,9 @@ def device_name(card: Card, kind: ShareKind) -> str:
     return kind.profile.name if kind.profile else product(card)
 
 
+@rule("GS760")
 def check_served(context: RuleContext) -> Iterator[Finding]:
-    """GS760: a card, a mode or a setting that NVIDIA's DRA driver does not have."""
+    """A card, a mode or a setting that NVIDIA's DRA driver does not have."""
     plugin = "write backend: device-plugin in this pool"
     for pool, card in _pools(context):
         where = _where(context, pool)
@@ -99,8 +99,9 @@ def _unknown(context: RuleContext, pool: Pool, card: Card) -> str:
     return ""
 
 
+@rule("GS761")
 def check_kubernetes(context: RuleContext) -> Iterator[Finding]:
-    """GS761: a Kubernetes version that lacks what the pool's claims need."""
+    """A Kubernetes version that lacks what the pool's claims need."""
     version = context.intent.kubernetes
     needs = [(*_needed(pool, kinds), pool) for pool, _, kinds in served(context)]
     if version is None or not needs:
@@ -127,8 +128,9 @@ def _needed(pool: Pool, kinds: tuple[ShareKind, ...]) -> tuple[tuple[int, int], 
     return (CLAIMING, "claims") if pool.requests is Requests.CLAIMS else (DIVIDING, "the limits")
 
 
+@rule("GS762")
 def check_driver(context: RuleContext) -> Iterator[Finding]:
-    """GS762: no settings of NVIDIA's DRA driver, or some with which it does not run."""
+    """No settings of NVIDIA's DRA driver, or some with which it does not run."""
     platform, first = context.intent.platform, next(_pools(context), None)
     if first is None:
         return
@@ -173,8 +175,9 @@ def _operator_root(context: RuleContext) -> str:
     return own if isinstance(own, str) and own else "/run/nvidia/driver"
 
 
+@rule("GS768")
 def check_autoscaled(context: RuleContext) -> Iterator[Finding]:
-    """GS768: nodes that no autoscaler adds for claims."""
+    """Nodes that no autoscaler adds for claims."""
     for pool, _ in _pools(context):
         path = pool_path(pool, "nodes", "autoscaler")
         if pool.autoscaler is Autoscaler.KARPENTER:
@@ -189,8 +192,9 @@ def check_autoscaled(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS768", message=message, hints=(hint,), path=path, causes=(_where(context, pool),))
 
 
+@rule("GS772")
 def check_clouds(context: RuleContext) -> Iterator[Finding]:
-    """GS772: nodes of a cloud that does not support what the pool does."""
+    """Nodes of a cloud that does not support what the pool does."""
     for pool, _, kinds in served(context):
         required = region(pool.nodes) or {}
         is_divided = any(kind.shared or kind.profile for kind in kinds)
@@ -201,12 +205,3 @@ def check_clouds(context: RuleContext) -> Iterator[Finding]:
                 hint = "try it on a node, or write backend: device-plugin in this pool"
                 yield warn_of_pool("GS772", pool, f"pool {pool.name}: {limit.why}", hint, "nodes")
                 break
-
-
-RULES = (
-    Rule(code="GS760", check=check_served),
-    Rule(code="GS761", check=check_kubernetes),
-    Rule(code="GS762", check=check_driver),
-    Rule(code="GS768", check=check_autoscaled),
-    Rule(code="GS772", check=check_clouds),
-)

@@ -13,8 +13,7 @@ from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AdmissionMode, DraShares, Pool, Requests
 from gpushare.rules.backend import DIVIDING, HERE, device_name, served, shares_by
-from gpushare.rules.card_names import product
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, pool_path, product, rule, warn_of_pool
 from gpushare.sharing import claims, shares
 from gpushare.sharing.shares import ShareKind
 
@@ -25,8 +24,9 @@ CLASS_LENGTH = 63
 """A pod without a claim asks for `deviceclass.resource.kubernetes.io/<class>`: what follows the slash is no longer."""
 
 
+@rule("GS764")
 def check_limits(context: RuleContext) -> Iterator[Finding]:
-    """GS764: limits that get another part of a device than the pool offers."""
+    """Limits that get another part of a device than the pool offers."""
     pools, by_count = list(served(context)), shares_by(context) is DraShares.COUNT
     number = claims.division(context.intent).shares
     for pool, card, kinds in pools:
@@ -69,8 +69,9 @@ def _names(card: Card) -> set[str]:
     return {card.name, *card.name_aliases}
 
 
+@rule("GS765")
 def check_same_devices(context: RuleContext) -> Iterator[Finding]:
-    """GS765: pools whose classes select each other's devices."""
+    """Pools whose classes select each other's devices."""
     seen: list[tuple[Pool, Card, ShareKind]] = []
     for pool, card, kinds in served(context):
         for kind in kinds:
@@ -104,8 +105,9 @@ def _steered(context: RuleContext, pool: Pool) -> str:
     return f"admission sends pods with a pool's templates to its nodes: others must choose it, such as {selector}"
 
 
+@rule("GS766")
 def check_names(context: RuleContext) -> Iterator[Finding]:
-    """GS766: a name for limits that two classes would have, or a class with a name that is too long."""
+    """A name for limits that two classes would have, or a class with a name that is too long."""
     first: dict[str, Pool] = {}
     of_class: dict[str, Pool] = {}
     for pool, _, kinds in served(context):
@@ -156,8 +158,9 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
+@rule("GS773")
 def check_former(context: RuleContext) -> Iterator[Finding]:
-    """GS773: limits on nodes that may have offered the same name through the device plugin."""
+    """Limits on nodes that may have offered the same name through the device plugin."""
     for pool, _, kinds in served(context):
         names = [name for kind in kinds if (name := context.named(pool, kind))]
         if names:
@@ -173,8 +176,9 @@ def check_former(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS773", severity=Severity.WARNING, message=message, hints=hints, path=path)
 
 
+@rule("GS774")
 def check_whole_name(context: RuleContext) -> Iterator[Finding]:
-    """GS774: a name for limits that a class of the driver's own chart has too."""
+    """A name for limits that a class of the driver's own chart has too."""
     for pool, card, kinds in served(context):
         name = vendors.of(card).whole_gpu
         if name in {context.named(pool, kind) for kind in kinds}:
@@ -186,12 +190,3 @@ def check_whole_name(context: RuleContext) -> Iterator[Finding]:
                 hints=("write requests: claims", f"or delete device class {DRIVER} before this bundle is installed"),
                 path=pool_path(pool, "requests"),
             )
-
-
-RULES = (
-    Rule(code="GS764", check=check_limits),
-    Rule(code="GS765", check=check_same_devices),
-    Rule(code="GS766", check=check_names),
-    Rule(code="GS773", check=check_former),
-    Rule(code="GS774", check=check_whole_name),
-)

@@ -12,9 +12,8 @@ from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import Backend, CapWord, DraShares, Pool
 from gpushare.rules.backend import HERE, device_name, served, shares_by
-from gpushare.rules.card_names import a_card, product
 from gpushare.rules.quotas import quota_path, resolved_quotas
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
 
@@ -22,8 +21,9 @@ SHAPES = ("gpu", "share")
 """Claims that every pool of whole GPUs has, or would have with another mode."""
 
 
+@rule("GS763")
 def check_count(context: RuleContext) -> Iterator[Finding]:
-    """GS763: different numbers of shares, although the driver counts to one for all nodes."""
+    """Different numbers of shares, although the driver counts to one for all nodes."""
     if shares_by(context) is not DraShares.COUNT:
         return
     first: tuple[Pool, int] | None = None
@@ -44,8 +44,9 @@ def check_count(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
+@rule("GS767")
 def check_quotas(context: RuleContext) -> Iterator[Finding]:
-    """GS767: a number of shares of a pool whose claims have several sizes."""
+    """A number of shares of a pool whose claims have several sizes."""
     for resolved in resolved_quotas(context):
         pool, quota = resolved.pool, resolved.quota
         if pool.backend is Backend.DRA and pool.sizes and quota.shares:
@@ -61,8 +62,9 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS769")
 def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
-    """GS769: caps that may add up to more than the device, although claims of memory never do."""
+    """Caps that may add up to more than the device, although claims of memory never do."""
     if shares_by(context) is not DraShares.MEMORY:
         return
     for pool, _, kinds in served(context):
@@ -77,8 +79,9 @@ def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS770")
 def check_sizes(context: RuleContext) -> Iterator[Finding]:
-    """GS770: sizes that the pool cannot have."""
+    """Sizes that the pool cannot have."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool)
         if not pool.sizes or kinds is None:
@@ -136,8 +139,9 @@ def _least_mib(pool: Pool, card: Card, kind: ShareKind) -> int:
     return -(-kind.memory_mib // (cap * kind.replicas)) if cap and kind.memory_mib else 0
 
 
+@rule("GS771")
 def check_cap(context: RuleContext) -> Iterator[Finding]:
-    """GS771: a cap with which claims ask for other memory than they may use."""
+    """A cap with which claims ask for other memory than they may use."""
     if shares_by(context) is not DraShares.MEMORY:
         return
     for pool, card, kinds in served(context):
@@ -159,8 +163,9 @@ def check_cap(context: RuleContext) -> Iterator[Finding]:
             yield warn_of_pool("GS771", pool, message, hint, "memory", "cap", *steps)
 
 
+@rule("GS775")
 def check_interval(context: RuleContext) -> Iterator[Finding]:
-    """GS775: an interval that nothing sets, and GPUs that the driver cannot reset once it sets intervals."""
+    """An interval that nothing sets, and GPUs that the driver cannot reset once it sets intervals."""
     setting = [pool for pool, _, _ in served(context) if modes.of(pool).interval]
     for pool, card in context.pools_with_card():
         path = pool_path(pool, "sharing", "interval")
@@ -190,13 +195,3 @@ def check_interval(context: RuleContext) -> Iterator[Finding]:
         else:
             continue
         yield Finding(code="GS775", message=f"pool {pool.name}: {why}", hints=(hint,), path=path, on_key=True)
-
-
-RULES = (
-    Rule(code="GS763", check=check_count),
-    Rule(code="GS767", check=check_quotas),
-    Rule(code="GS769", check=check_oversubscription),
-    Rule(code="GS770", check=check_sizes),
-    Rule(code="GS771", check=check_cap),
-    Rule(code="GS775", check=check_interval),
-)

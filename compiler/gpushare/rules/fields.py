@@ -8,7 +8,7 @@ from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import join_words
 from gpushare.intent.types import Pool
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, pool_path, rule
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
 _KEY = f"{_LABEL}, after an optional DNS name and a slash"
@@ -18,8 +18,9 @@ _Wrong = tuple[Path, bool, str, str]
 """Path below the pool, whether the key is wrong, message, hint."""
 
 
+@rule("GS211")
 def check_syntax(context: RuleContext) -> Iterator[Finding]:
-    """GS211: labels, namespaces and tolerations that the API server would reject."""
+    """Labels, namespaces and tolerations that the API server would reject."""
     for number, namespace in enumerate(context.intent.platform.namespaces):
         if not is_dns_label(namespace):
             where: Path = ("spec", "platform", "namespaces", number)
@@ -76,8 +77,9 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield "tolerationSeconds", "tolerationSeconds applies to effect NoExecute only", "write effect: NoExecute"
 
 
+@rule("GS215")
 def check_start_up(context: RuleContext) -> Iterator[Finding]:
-    """GS215: a toleration that lets tenants onto nodes that are not ready for them."""
+    """A toleration that lets tenants onto nodes that are not ready for them."""
     for pool in context.intent.pools:
         for number, toleration in enumerate(pool.tolerations):
             tolerated = [taint for taint in OUR_TAINTS if _tolerates(toleration, taint)]
@@ -97,6 +99,3 @@ def _tolerates(toleration: Mapping[str, Any], taint: str) -> bool:
     exists = toleration.get("operator", "Equal") == "Exists"
     named = toleration.get("key", "") == taint or (exists and not toleration.get("key"))
     return named and toleration.get("effect", "NoSchedule") == "NoSchedule" and (exists or not toleration.get("value"))
-
-
-RULES = (Rule(code="GS211", check=check_syntax), Rule(code="GS215", check=check_start_up))

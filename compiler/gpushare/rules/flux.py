@@ -7,7 +7,7 @@ from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import is_dns_subdomain, parse_duration
 from gpushare.intent import gitops
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules.rule import RuleContext, rule
 
 HERE: Path = ("spec", "gitops", "flux")
 
@@ -24,8 +24,9 @@ def _settings(context: RuleContext) -> Mapping[str, str]:
     return found
 
 
+@rule("GS735")
 def check_address(context: RuleContext) -> Iterator[Finding]:
-    """GS735: an address that Flux does not read as one of a Git repository."""
+    """An address that Flux does not read as one of a Git repository."""
     address = _settings(context).get("url")
     if address is None or re.match(_URL, address) or gitops.has_credentials(address):
         return
@@ -40,8 +41,9 @@ def check_address(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+@rule("GS736")
 def check_secret(context: RuleContext) -> Iterator[Finding]:
-    """GS736: credentials in an address, which would be committed. The message does not repeat them."""
+    """Credentials in an address, which would be committed. The message does not repeat them."""
     if gitops.has_credentials(_settings(context).get("url", "")):
         yield Finding(
             code="GS736",
@@ -51,8 +53,9 @@ def check_secret(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS737")
 def check_path(context: RuleContext) -> Iterator[Finding]:
-    """GS737: a path that is not inside the repository."""
+    """A path that is not inside the repository."""
     path = _settings(context).get("path")
     if path is not None and not gitops.is_folder(path):
         yield Finding(
@@ -63,8 +66,9 @@ def check_path(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS738")
 def check_fields(context: RuleContext) -> Iterator[Finding]:
-    """GS738: a branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
+    """A branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
     settings = _settings(context)
     if "branch" in settings and not re.match(gitops.REVISION, settings["branch"]):
         yield _field("branch", f"invalid branch {settings['branch']!r}", "write a branch, such as main")
@@ -82,8 +86,9 @@ def _field(field: str, message: str, hint: str) -> Finding:
     return Finding(code="GS738", message=message, hints=(hint,), path=(*HERE, field))
 
 
+@rule("GS739")
 def check_name(context: RuleContext) -> Iterator[Finding]:
-    """GS739: a cluster's name of which Flux cannot make a label."""
+    """A cluster's name of which Flux cannot make a label."""
     intent = context.intent
     if not _settings(context):
         return
@@ -102,12 +107,3 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
             hints=(f"write a name of at most {len(given) - too_long} characters",),
             path=(*HERE, "name") if named else ("metadata", "name"),
         )
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(code="GS735", check=check_address),
-    Rule(code="GS736", check=check_secret),
-    Rule(code="GS737", check=check_path),
-    Rule(code="GS738", check=check_fields),
-    Rule(code="GS739", check=check_name),
-)

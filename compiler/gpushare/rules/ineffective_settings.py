@@ -22,12 +22,10 @@ from gpushare.intent.types import (
     OnBusy,
     Pool,
     Requests,
-    Stack,
 )
 from gpushare.modes.mps import limits_clients
-from gpushare.rules.card_names import a_card
-from gpushare.rules.charts import judging_chart
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
+from gpushare.rules.versions import operator_driver
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
 
@@ -40,8 +38,9 @@ _Idle = Iterator[tuple[Steps, str, str]]
 """Steps below the pool or `spec`, why the setting there does nothing, and what to do."""
 
 
+@rule("GS508")
 def check_effect(context: RuleContext) -> Iterator[Finding]:
-    """GS508: settings that have no effect."""
+    """Settings that have no effect."""
     for pool in context.intent.pools:
         kinds = context.kinds(pool)
         if kinds is None:
@@ -164,8 +163,9 @@ def is_misplaced(pool: Pool) -> bool:
     return pool.enforcement.mechanism not in modes.of(pool).mechanisms
 
 
+@rule("GS512")
 def check_daemon(context: RuleContext) -> Iterator[Finding]:
-    """GS512: no cap under MPS, although the daemon always sets one."""
+    """No cap under MPS, although the daemon always sets one."""
     for pool, card in context.pools_with_card():
         if not modes.of(pool).has_daemon or not limits_clients(card):
             continue
@@ -177,8 +177,9 @@ def check_daemon(context: RuleContext) -> Iterator[Finding]:
                 yield warn_of_pool("GS512", pool, message, hint, "memory", "cap")
 
 
+@rule("GS513")
 def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
-    """GS513: `mechanism: driver` with a driver that does not support memory limits yet."""
+    """`mechanism: driver` with a driver that does not support memory limits yet."""
     version = operator_driver(context)
     branch = int(version.partition(".")[0]) if version.partition(".")[0].isdecimal() else DRIVER_LIMITS_FROM
     if branch >= DRIVER_LIMITS_FROM:
@@ -190,22 +191,9 @@ def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
             yield warn_of_pool("GS513", pool, message, hint, "enforcement", "mechanism")
 
 
-def operator_driver(context: RuleContext) -> str:
-    """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown."""
-    platform = context.intent.platform
-    if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
-        return ""
-    if platform.driver.version:
-        return platform.driver.version
-    chart = judging_chart(platform)
-    release = platform.version
-    is_known = release is None or (release in chart.known_versions and not chart.is_before_all(release))
-    fact = chart.path("driver.version") if is_known else None
-    return str(fact.default) if fact else ""
-
-
+@rule("GS514")
 def check_beyond(context: RuleContext) -> Iterator[Finding]:
-    """GS514: a cap that is larger than the device, so that no container can reach it."""
+    """A cap that is larger than the device, so that no container can reach it."""
     for pool, kind, size in _sizes(context):
         if kind.memory_mib and size > kind.memory_mib * MIB:
             yield Finding(
@@ -217,8 +205,9 @@ def check_beyond(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS515")
 def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
-    """GS515: caps that add up to more than the device has, as `oversubscribe` allows."""
+    """Caps that add up to more than the device has, as `oversubscribe` allows."""
     for pool, kind, size in _sizes(context):
         usable = usable_bytes(kind.memory_mib, pool.memory.reserve)
         together = kind.replicas * (size // MIB)
@@ -244,12 +233,3 @@ def _sizes(context: RuleContext) -> Iterator[tuple[Pool, ShareKind, int]]:
 def _cap_path(pool: Pool, kind: ShareKind) -> tuple[str | int, ...]:
     steps = (kind.profile.name,) if isinstance(pool.memory.cap, tuple) and kind.profile else ()
     return pool_path(pool, "memory", "cap", *steps)
-
-
-RULES = (
-    Rule(code="GS508", check=check_effect),
-    Rule(code="GS512", check=check_daemon),
-    Rule(code="GS513", check=check_driver_limits),
-    Rule(code="GS514", check=check_beyond),
-    Rule(code="GS515", check=check_oversubscription),
-)

@@ -1,6 +1,6 @@
 """Rules on memory: caps have a value, fit the device and are set only on shared devices.
 
-GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are in `enforcement`.
+GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are in `sharing`.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import CapWord, Pool
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.struct import Struct
@@ -63,8 +62,9 @@ def _cap_path(pool: Pool, kind: ShareKind) -> Path:
     return pool_path(pool, "memory", "cap") if given else pool_path(pool, "memory")
 
 
+@rule("GS501")
 def check_sum(context: RuleContext) -> Iterator[Finding]:
-    """GS501: containers at their caps would need more memory than the device has."""
+    """Containers at their caps would need more memory than the device has."""
     tightest: dict[Path, tuple[int, _Shared]] = {}
     for shared in _shared(context):
         cap, usable = shared.cap_bytes, shared.usable
@@ -96,8 +96,9 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
     )
 
 
+@rule("GS502")
 def check_place(context: RuleContext) -> Iterator[Finding]:
-    """GS502: a cap on a device that is not shared, so that nothing would enforce it."""
+    """A cap on a device that is not shared, so that nothing would enforce it."""
     for pool in context.intent.pools:
         card, cap = context.card(pool), pool.memory.cap
         if cap is None:
@@ -139,8 +140,9 @@ def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Findin
     return Finding(code="GS502", message=message, hints=(hint,), path=path, on_key=on_key)
 
 
+@rule("GS503")
 def check_known(context: RuleContext) -> Iterator[Finding]:
-    """GS503: `even`, written or by default, of a memory size that is not known."""
+    """`even`, written or by default, of a memory size that is not known."""
     seen: set[Path] = set()
     for shared in _shared(context):
         even = caps.wanted_cap(shared.pool, shared.kind.profile) is CapWord.EVEN
@@ -157,8 +159,9 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS504")
 def check_small(context: RuleContext) -> Iterator[Finding]:
-    """GS504: a cap that is hardly large enough for a CUDA context."""
+    """A cap that is hardly large enough for a CUDA context."""
     seen: set[Path] = set()
     for shared in _shared(context):
         kind = shared.kind
@@ -188,8 +191,9 @@ def _replicas_path(shared: _Shared) -> Path:
     return (*path, shared.kind.profile.name) if by_profile and shared.kind.profile else path
 
 
+@rule("GS507")
 def check_mps(context: RuleContext) -> Iterator[Finding]:
-    """GS507: a cap above what the MPS daemon gives a client; the driver would refuse the memory before the cap is reached."""
+    """A cap above what the MPS daemon gives a client; the driver would refuse the memory before the cap is reached."""
     for shared in _shared(context):
         if _over_mps(shared):
             replicas = shared.kind.replicas
@@ -208,8 +212,9 @@ def _over_mps(shared: _Shared) -> bool:
     return bool(modes.of(shared.pool).has_daemon and cap and memory and cap > memory // shared.kind.replicas * MIB)
 
 
+@rule("GS509")
 def check_reserve(context: RuleContext) -> Iterator[Finding]:
-    """GS509: a reserve that leaves no memory of a device, or less than one MiB for each share."""
+    """A reserve that leaves no memory of a device, or less than one MiB for each share."""
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
             usable = usable_bytes(kind.memory_mib, pool.memory.reserve)
@@ -225,8 +230,9 @@ def check_reserve(context: RuleContext) -> Iterator[Finding]:
             break
 
 
+@rule("GS510")
 def check_units(context: RuleContext) -> Iterator[Finding]:
-    """GS510: a cap under one MiB, which a bare number of bytes usually is by mistake."""
+    """A cap under one MiB, which a bare number of bytes usually is by mistake."""
     for pool in context.intent.pools:
         path, cap = pool_path(pool, "memory", "cap"), pool.memory.cap
         by_profile = [((*path, name), value) for name, value in cap] if isinstance(cap, tuple) else [(path, cap)]
@@ -238,14 +244,3 @@ def check_units(context: RuleContext) -> Iterator[Finding]:
                     hints=(f"a bare number counts bytes; for MiB write {value}Mi",),
                     path=where,
                 )
-
-
-RULES = (
-    Rule(code="GS501", check=check_sum),
-    Rule(code="GS502", check=check_place),
-    Rule(code="GS503", check=check_known),
-    Rule(code="GS504", check=check_small),
-    Rule(code="GS507", check=check_mps),
-    Rule(code="GS509", check=check_reserve),
-    Rule(code="GS510", check=check_units),
-)

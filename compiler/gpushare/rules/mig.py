@@ -1,26 +1,26 @@
-"""Rules on MIG layouts and goals: the card has MIG, layouts fit and cover a node.
+"""Rules on MIG: the card has it, layouts fit and cover a node, goals, and the names of profiles (GS401 to GS408).
 
-GS401, GS402, GS404 to GS406 and GS408. The rules on profile names are in `mig_profiles`; this module skips a layout
-with a name that the card lacks.
+A layout with a name that the card lacks is reported for that name alone. `check_own_grids` (GS903) runs before all rules,
+because every rule on MIG needs the layouts of the intent's own cards.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from gpushare import mig, modes
-from gpushare.catalog.cards import Card, Geometry
+from gpushare import mig, modes, vendors
+from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text
-from gpushare.intent.types import Balanced, Goal, Instances, Layout, MemoryEach, MigStrategy, MostInstances, Pool
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.rules.written_layouts import layout_groups, mig_pools, written_layouts
+from gpushare.intent.types import Balanced, Goal, Instances, Layout, LayoutGroup, MemoryEach, MigStrategy, MostInstances, Pool
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 
 
+@rule("GS401")
 def check_support(context: RuleContext) -> Iterator[Finding]:
-    """GS401: a card without MIG, or one for which the catalogue does not know whether it has MIG."""
+    """A card without MIG, or one for which the catalogue does not know whether it has MIG."""
     for pool, card in context.pools_with_mode():
         if not modes.of(pool).is_partitioned or card.mig:
             continue
@@ -38,8 +38,9 @@ def check_support(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS402")
 def check_fit(context: RuleContext) -> Iterator[Finding]:
-    """GS402: a layout for which no placement exists."""
+    """A layout for which no placement exists."""
     judged: dict[tuple[str, Layout], bool] = {}
     for pool, card, geometry in mig_pools(context):
         for path, layout in written_layouts(pool):
@@ -61,8 +62,9 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
     )
 
 
+@rule("GS404")
 def check_coverage(context: RuleContext) -> Iterator[Finding]:
-    """GS404: GPU indexes of `layouts` that are out of range, repeated or missing."""
+    """GPU indexes of `layouts` that are out of range, repeated or missing."""
     for pool in context.intent.pools:
         groups = modes.of(pool).groups
         seen: dict[int, int] = {}
@@ -110,8 +112,9 @@ def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
     )
 
 
+@rule("GS405")
 def check_single(context: RuleContext) -> Iterator[Finding]:
-    """GS405: strategy `single` with more than one kind of device: the device plugin exits."""
+    """Strategy `single` with more than one kind of device: the device plugin exits."""
     for pool in context.intent.pools:
         if modes.of(pool).mig_strategy != MigStrategy.SINGLE:
             continue
@@ -150,8 +153,9 @@ def _not_single(reason: str, path: Path) -> Finding:
     )
 
 
+@rule("GS406")
 def check_goals(context: RuleContext) -> Iterator[Finding]:
-    """GS406: a goal that the card cannot reach."""
+    """A goal that the card cannot reach."""
     for pool, card, geometry in mig_pools(context):
         goal = modes.of(pool).goal
         if goal is None or context.layouts(pool):
@@ -201,8 +205,9 @@ def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
     return f"the largest instance of known memory is {name}, with {size // MIB}Mi usable of the {product(card)}"
 
 
+@rule("GS408")
 def check_some_mig(context: RuleContext) -> Iterator[Finding]:
-    """GS408: a MIG pool that leaves every GPU whole."""
+    """A MIG pool that leaves every GPU whole."""
     for pool in context.intent.pools:
         written = written_layouts(pool)
         if written and not any(layout for _, layout in written):
@@ -216,11 +221,126 @@ def check_some_mig(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-RULES = (
-    Rule(code="GS401", check=check_support),
-    Rule(code="GS402", check=check_fit),
-    Rule(code="GS404", check=check_coverage),
-    Rule(code="GS405", check=check_single),
-    Rule(code="GS406", check=check_goals),
-    Rule(code="GS408", check=check_some_mig),
-)
+def mig_pools(context: RuleContext) -> Iterator[tuple[Pool, Card, Geometry]]:
+    """Yield the MIG pools whose card has MIG; another rule reports the others."""
+    for pool, card in context.pools_with_card():
+        if modes.of(pool).is_partitioned and card.mig:
+            yield pool, card, card.mig
+
+
+def layout_groups(pool: Pool) -> tuple[LayoutGroup, ...]:
+    """Return the entries of the pool's `layouts`; empty for `layout`, goals and other modes."""
+    return modes.of(pool).written[0]
+
+
+def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
+    """Return every layout that the user wrote for the pool, with its path; empty for goals, on demand and other modes."""
+    mode = modes.of(pool)
+    groups, alike = mode.written
+    if groups:
+        return tuple((pool_path(pool, "sharing", "layouts", at, "layout"), group.layout) for at, group in enumerate(groups))
+    is_written = mode.is_partitioned and mode.goal is None and not mode.is_on_demand
+    return ((pool_path(pool, "sharing", "layout"), alike),) if is_written else ()
+
+
+_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
+_SLICES = re.compile(r"([0-9]+)g\b")
+
+
+@rule("GS403")
+def check_profile_names(context: RuleContext) -> Iterator[Finding]:
+    """A profile that the card does not have, in any field that names profiles."""
+    for pool, card, _ in mig_pools(context):
+        known = card.profiles
+        for path, name in _named(pool):
+            if name not in known:
+                yield Finding(
+                    code="GS403",
+                    message=f"{a_card(card)} has no MIG profile {name}",
+                    hints=tuple(_instead(name, card, known)),
+                    path=path,
+                    on_key=path[-1] == name,
+                )
+
+
+def _named(pool: Pool) -> Iterator[tuple[Path, str]]:
+    """Yield every path at which the pool names a profile."""
+    for path, layout in written_layouts(pool):
+        for name, _ in layout:
+            yield (*path, name), name
+    for at, name in enumerate(modes.of(pool).profiles):
+        yield pool_path(pool, "sharing", "profiles", at), name
+    for name in _replicated(pool):
+        yield pool_path(pool, "sharing", "replicas", name), name
+    if isinstance(pool.memory.cap, tuple):
+        for name, _ in pool.memory.cap:
+            yield pool_path(pool, "memory", "cap", name), name
+
+
+def _replicated(pool: Pool) -> tuple[str, ...]:
+    replicas = getattr(pool.sharing, "replicas", ())
+    return tuple(name for name, _ in replicas) if isinstance(replicas, tuple) else ()
+
+
+def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator[str]:
+    """Yield hints with the card's nearest names: the same name in NVML's spelling, the same slices, then all profiles."""
+    if _COMPUTE_INSTANCE.search(name):
+        yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
+    if name in ("gpu", vendors.of(card).whole_gpu):
+        yield "whole GPUs beside MIG are never shared: name a profile, or write a number for all of them, such as replicas: 2"
+        return
+    meant = _respell(name)
+    if meant in known:
+        yield f"write {meant}"
+        return
+    plain = [profile.name for profile in known.values() if not profile.has_attributes]
+    slices = _SLICES.match(meant)
+    alike = [other for other in known if slices and other.startswith(slices[0] + ".")]
+    if alike:
+        yield f"with as many slices it has {join_words(alike)}"
+    else:
+        yield f"it has {join_words(plain or known)}; gpushare cards {card.id} shows every layout"
+
+
+def _respell(name: str) -> str:
+    """Return the name in NVML's spelling, from spellings that tools and people use: `MIG-1g.5gb.me`, `all-1G.5GB`."""
+    short = vendors.short(name.strip().lower())
+    short = re.sub(r"^(mig|all)[-. ]", "", short).removesuffix(".shared")
+    short = _COMPUTE_INSTANCE.sub("", short)
+    return re.sub(r"gb[.+ ]+(?=[a-z])", "gb+", short)
+
+
+@rule("GS407")
+def check_replicas(context: RuleContext) -> Iterator[Finding]:
+    """Replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
+    for pool, card, _ in mig_pools(context):
+        present = _present(context, pool)
+        for name in _replicated(pool):
+            if name in card.profiles and present is not None and name not in present:
+                yield Finding(
+                    code="GS407",
+                    message=f"replicas names {name}, which no GPU of pool {pool.name} has",
+                    hints=(
+                        f"its GPUs have {join_words(present)}" if present else "all its GPUs are whole: leave replicas out",
+                    ),
+                    path=pool_path(pool, "sharing", "replicas", name),
+                    on_key=True,
+                )
+
+
+def _present(context: RuleContext, pool: Pool) -> tuple[str, ...] | None:
+    """Return the profiles on the pool's GPUs, in the user's order; None for a goal that cannot be reached."""
+    written = [layout for _, layout in written_layouts(pool)] or context.layouts(pool)
+    return None if written is None else tuple(dict.fromkeys(name for layout in written for name, _ in layout))
+
+
+def check_own_grids(own: Mapping[str, Card]) -> Iterator[Finding]:
+    """Yield the findings of an intent's own cards, in their order."""
+    for card_id, card in own.items():
+        if card.mig and not mig.is_manageable(card.mig):
+            yield Finding(
+                code="GS903",
+                message=f"card {card_id} allows more than {mig.MAX_LAYOUTS} layouts: gpushare compares them one by one",
+                hints=("leave out profiles, or placements, that no pool uses; no known card has more than 128 layouts",),
+                path=("spec", "cards", card_id, "mig"),
+            )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_label_key, is_label_value
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules.rule import RuleContext, rule
 
 HERE: Path = ("spec", "monitoring")
 
@@ -15,8 +15,9 @@ _PAGE = r"https?://[^\s#{}\"\\@]+\Z"
 """Prometheus reads braces of an annotation as a template; an @ would be credentials, and a # an anchor before ours."""
 
 
+@rule("GS741")
 def check_reach(context: RuleContext) -> Iterator[Finding]:
-    """GS741: scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
+    """Scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
     intent = context.intent
     reached = {"kube-system", intent.namespace, intent.plugin_namespace}
     if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= reached:
@@ -29,8 +30,9 @@ def check_reach(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS742")
 def check_labels(context: RuleContext) -> Iterator[Finding]:
-    """GS742: labels that the API server refuses, or that the chart sets itself."""
+    """Labels that the API server refuses, or that the chart sets itself."""
     for key, value in context.intent.monitoring.get("labels", {}).items():
         problem = ""
         if not is_label_key(key):
@@ -44,8 +46,9 @@ def check_labels(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS742", message=problem, hints=(hint,), path=(*HERE, "labels", key))
 
 
+@rule("GS743")
 def check_parts(context: RuleContext) -> Iterator[Finding]:
-    """GS743: settings for objects of which there are none."""
+    """Settings for objects of which there are none."""
     wanted = context.intent.monitoring
     if wanted and not any(wanted.get(part) for part in _PARTS):
         yield Finding(
@@ -57,8 +60,9 @@ def check_parts(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS744")
 def check_runbooks(context: RuleContext) -> Iterator[Finding]:
-    """GS744: a text to which no anchor can be added."""
+    """A text to which no anchor can be added."""
     address = context.intent.monitoring.get("runbooks")
     if address is not None and not re.match(_PAGE, address):
         yield Finding(
@@ -67,11 +71,3 @@ def check_runbooks(context: RuleContext) -> Iterator[Finding]:
             hints=("write an address without an anchor, such as https://docs.example.org/gpushare/alerts/",),
             path=(*HERE, "runbooks"),
         )
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(code="GS741", check=check_reach),
-    Rule(code="GS742", check=check_labels),
-    Rule(code="GS743", check=check_parts),
-    Rule(code="GS744", check=check_runbooks),
-)

@@ -1,17 +1,21 @@
-"""Rules on which nodes a pool has: GS202, GS203, GS204, GS206, GS207, GS212, GS214 and GS216."""
+"""Rules on which nodes a pool has, and on those that an autoscaler adds.
+
+GS202 to GS204, GS206, GS207, GS212, GS214, GS216 and GS217.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpushare import vendors
+from gpushare import modes, vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
-from gpushare.intent.types import Expression, NodeSelector, Pool
+from gpushare.intent.types import Autoscaler, Backend, Expression, MigStrategy, NodeSelector, Pool
 from gpushare.nodes import labels, selectors
+from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 
 _DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
 REWRITTEN = (
@@ -41,8 +45,9 @@ MAX_BUNDLE_BYTES = 12 * MIB
 """Written twice in a Helm release and compressed, so many requirements on names just exceed its 1 MiB (measured)."""
 
 
+@rule("GS202")
 def check_satisfiable(context: RuleContext) -> Iterator[Finding]:
-    """GS202: a selector that no node can satisfy."""
+    """A selector that no node can satisfy."""
     for pool in context.intent.pools:
         if region(pool.nodes) is None:
             yield _contradiction(pool)
@@ -75,8 +80,9 @@ def _show(expression: Expression) -> str:
     return f"{expression.key} {expression.operator.value}{values}"
 
 
+@rule("GS203")
 def check_clashes(context: RuleContext) -> Iterator[Finding]:
-    """GS203: two pools that can have the same node, with nothing to decide which pool gets it."""
+    """Two pools that can have the same node, with nothing to decide which pool gets it."""
     # By a label that GS204 refuses no nodes are selected: another will be written.
     pools = [pool for pool in context.intent.pools if not any(_is_rewritten(key) for key, *_ in _entries(pool.nodes))]
     pairs = selectors.clashes(pools)
@@ -141,8 +147,9 @@ def _separation(earlier: Pool, later: Pool) -> tuple[str, str, frozenset[str]] |
     return None
 
 
+@rule("GS204")
 def check_label_families(context: RuleContext) -> Iterator[Finding]:
-    """GS204: a selector on a label that sharing itself changes."""
+    """A selector on a label that sharing itself changes."""
     for pool in context.intent.pools:
         in_labels = ((key, ("matchLabels", key), True) for key, _ in pool.nodes.match_labels)
         expressions = enumerate(pool.nodes.match_expressions)
@@ -164,8 +171,9 @@ def _is_rewritten(key: str) -> bool:
     return bool(slash) and (prefix in REWRITTEN or prefix.endswith(_BELOW_NFD))
 
 
+@rule("GS206")
 def check_names(context: RuleContext) -> Iterator[Finding]:
-    """GS206: names that no node can have."""
+    """Names that no node can have."""
     for pool in context.intent.pools:
         for number, name in enumerate(pool.nodes.names):
             if not is_dns_subdomain(name):
@@ -174,8 +182,9 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                 yield Finding(code="GS206", message=f"invalid node name {name!r}", hints=(hint,), path=path)
 
 
+@rule("GS207")
 def check_expected(context: RuleContext) -> Iterator[Finding]:
-    """GS207: `expected` beside `names`, although the number of names is the number of nodes."""
+    """`expected` beside `names`, although the number of names is the number of nodes."""
     for pool in context.intent.pools:
         if pool.nodes.names and pool.nodes.expected is not None:
             yield Finding(
@@ -190,8 +199,9 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 """Labels that kubelet sets on every node, and the value that nodes with GPUs have; None: any."""
 
 
+@rule("GS216")
 def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
-    """GS216: a selector that every node of a cluster satisfies."""
+    """A selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
         required = region(pool.nodes)
         if (
@@ -217,8 +227,9 @@ def _holds_everywhere(key: str, values: labels.LabelSet) -> bool:
     return values.absent
 
 
+@rule("GS212")
 def check_terms(context: RuleContext) -> Iterator[Finding]:
-    """GS212: node affinity that is too large for a DaemonSet or for a bundle."""
+    """Node affinity that is too large for a DaemonSet or for a bundle."""
     pools = context.intent.pools
     sizes = [_affinity_bytes(context, pool) for pool in pools]
     written = [size for size in sizes if size is not None]
@@ -248,8 +259,9 @@ def _affinity_bytes(context: RuleContext, pool: Pool) -> int | None:
     return mine + context.assignment.foreign_bytes(pool, TERM_BYTES)
 
 
+@rule("GS214")
 def check_reachable(context: RuleContext) -> Iterator[Finding]:
-    """GS214: a pool all of whose nodes belong to pools of higher priority."""
+    """A pool all of whose nodes belong to pools of higher priority."""
     for pool in context.intent.pools:
         if region(pool.nodes) is not None and context.assignment.owned(pool) == ():
             yield Finding(
@@ -261,13 +273,64 @@ def check_reachable(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-RULES = (
-    Rule(code="GS202", check=check_satisfiable),
-    Rule(code="GS203", check=check_clashes),
-    Rule(code="GS204", check=check_label_families),
-    Rule(code="GS206", check=check_names),
-    Rule(code="GS207", check=check_expected),
-    Rule(code="GS212", check=check_terms),
-    Rule(code="GS214", check=check_reachable),
-    Rule(code="GS216", check=check_some_nodes),
-)
+def _gpu_labels(cloud: Cloud) -> dict[str, str]:
+    """Return labels that a pool may select, each with the label of Cluster Autoscaler that its nodes then have."""
+    label, former = cloud.autoscaler_label, cloud.former_gpu_label
+    pools = {cloud.pool_label: label} if cloud.labels_every_gpu_node else {}
+    return ({label: label} if label else {}) | pools | ({former: former} if former else {})
+
+
+_GPU_LABELS = {selected: label for cloud in CLOUDS for selected, label in _gpu_labels(cloud).items()}
+
+
+@rule("GS217")
+def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
+    """Nodes that Cluster Autoscaler never counts as ready.
+
+    With the label it waits for nvidia.com/gpu (https://github.com/kubernetes/autoscaler/issues/8095,
+    https://github.com/Azure/AKS/issues/5161). A node that is in none of its groups makes every scale-up fail, for any pods
+    (https://github.com/kubernetes/autoscaler/issues/10301).
+    """
+    pools = context.intent.pools
+    if not any(pool.autoscaler is Autoscaler.CLUSTER_AUTOSCALER for pool in pools):
+        return
+    for pool in pools:
+        kinds, label = context.kinds(pool), _gpu_label(pool)
+        if pool.autoscaler is Autoscaler.KARPENTER or label is None or kinds is None:
+            continue
+        if pool.backend is Backend.DRA and _is_in_slices(pool):
+            continue
+        offered = set() if pool.backend is Backend.DRA else {kind.resource for kind in kinds}
+        whole = vendors.of_resources(offered).whole_gpu
+        if whole not in offered:
+            yield warn_of_pool("GS217", pool, _never_ready(pool, label, whole), _how_to_offer_it(pool, label, whole), "nodes")
+
+
+def _gpu_label(pool: Pool) -> str | None:
+    """Return the label by which the autoscaler knows that the pool's nodes have GPUs; None if they need not have one."""
+    required = region(pool.nodes) or {}
+    return next((label for key, label in _GPU_LABELS.items() if key in required and not required[key].absent), None)
+
+
+def _is_in_slices(pool: Pool) -> bool:
+    """Whether the autoscaler knows of all nodes of the pool that a driver of DRA has their GPUs."""
+    required = region(pool.nodes) or {}
+    of_dra = [required[cloud.dra_label] for cloud in CLOUDS if cloud.dra_label in required]
+    return any(not one.absent and not one.others and one.listed == {"true"} for one in of_dra)
+
+
+def _never_ready(pool: Pool, label: str, whole: str) -> str:
+    offers = f"nodes of pool {pool.name} have the label {label} and never offer {whole}"
+    if pool.autoscaler is None:
+        return f"{offers}: Cluster Autoscaler, which does not manage them, then adds no nodes to any pool"
+    return f"{offers}: Cluster Autoscaler never counts them as ready"
+
+
+def _how_to_offer_it(pool: Pool, label: str, whole: str) -> str:
+    if pool.backend is Backend.DRA:
+        of_dra = next((cloud.dra_label for cloud in CLOUDS if label in _gpu_labels(cloud).values() and cloud.dra_label), "")
+        select = f'select nodes with {of_dra}: "true" as well, or ' if of_dra else ""
+        return f"{select}make sure that they lack the label {label}"
+    is_partitioned = modes.of(pool).is_partitioned
+    keep = f"write strategy: {MigStrategy.SINGLE.value} and no replicas" if is_partitioned else "write rename: false"
+    return f"{keep}, so that they offer {whole}; or make sure that they lack the label {label}"

@@ -13,17 +13,17 @@ from gpushare.catalog.cards import Geometry
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.types import Backend, Layout, Pool
-from gpushare.rules.card_names import a_card, product
+from gpushare.rules.mig import mig_pools
 from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
-from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.rules.written_layouts import mig_pools
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 
 MAX_ORDERS = 720
 """How many orders of claims are tried: all of those of six profiles. No known card has more plain ones."""
 
 
+@rule("GS777")
 def check_possible(context: RuleContext) -> Iterator[Finding]:
-    """GS777: instances on demand without NVIDIA's DRA driver, or of no profile."""
+    """Instances on demand without NVIDIA's DRA driver, or of no profile."""
     for pool, card, geometry in mig_pools(context):
         if not modes.of(pool).is_on_demand:
             continue
@@ -49,8 +49,9 @@ def _makers(context: RuleContext) -> list[Pool]:
     return [pool for pool in context.intent.pools if modes.of(pool).is_on_demand and pool.backend is Backend.DRA]
 
 
+@rule("GS778")
 def check_beside(context: RuleContext) -> Iterator[Finding]:
-    """GS778: pools of the same driver that cannot be beside instances on demand."""
+    """Pools of the same driver that cannot be beside instances on demand."""
     makers = _makers(context)
     for pool, card in context.pools_with_card():
         mode = modes.of(pool)
@@ -73,8 +74,9 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS779")
 def check_quotas(context: RuleContext) -> Iterator[Finding]:
-    """GS779: a quota whose claims do not all find a place if they come in an unlucky order."""
+    """A quota whose claims do not all find a place if they come in an unlucky order."""
     for resolved in resolved_quotas(context):
         pool, geometry = resolved.pool, resolved.card.mig
         if not modes.of(pool).is_on_demand or geometry is None or not pool.nodes.count or _is_too_large(resolved):
@@ -115,10 +117,3 @@ def _worst(geometry: Geometry, claims: Layout, gpus: int) -> tuple[int, Layout]:
     """Return how many claims find no place in the order in which most do not, and that order."""
     orders = islice(permutations(claims), MAX_ORDERS)
     return max(((mig.unplaced(geometry, order, gpus), order) for order in orders), key=lambda one: one[0])
-
-
-RULES = (
-    Rule(code="GS777", check=check_possible),
-    Rule(code="GS778", check=check_beside),
-    Rule(code="GS779", check=check_quotas),
-)

@@ -10,7 +10,7 @@ from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host,
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.intent.types import Amd, AmdStack, Backend, MigStrategy, Partitioner, Stack
-from gpushare.rules.rule import Rule, RuleContext, pool_path, warn_of_pool
+from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare.vendors.nvidia import NVIDIA
 
 HERE = ("spec", "platform")
@@ -21,8 +21,9 @@ LAST_KNOWN_TO_MIG_PARTED = 16
 _TAG_OR_DIGEST = f"({image_registry.DIGEST}|{image_registry.TAG})"
 
 
+@rule("GS701")
 def check_stack(context: RuleContext) -> Iterator[Finding]:
-    """GS701: settings that only gpu-operator supports."""
+    """Settings that only gpu-operator supports."""
     platform = context.intent.platform
     if platform.stack is Stack.GPU_OPERATOR:
         return
@@ -36,8 +37,9 @@ def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
     return Finding(code="GS701", message=message, hints=(f"write stack: gpu-operator, or {otherwise}",), path=(*HERE, field))
 
 
+@rule("GS706")
 def check_existing(context: RuleContext) -> Iterator[Finding]:
-    """GS706: settings of a chart that the bundle does not install."""
+    """Settings of a chart that the bundle does not install."""
     platform = context.intent.platform
     if platform.installs_chart:
         return
@@ -52,8 +54,9 @@ def check_existing(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS706", message=message, hints=(f"leave {field} out{instead}",), path=(*HERE, field))
 
 
+@rule("GS712")
 def check_image_names(context: RuleContext) -> Iterator[Finding]:
-    """GS712: images and pull secrets in a form with which no image can be pulled."""
+    """Images and pull secrets in a form with which no image can be pulled."""
     platform = context.intent.platform
     driver, image, where = platform.driver, platform.image, (*HERE, "image")
     written = 'write a tag in quotes, such as "0.1.0"; a digest goes into digest'
@@ -103,8 +106,9 @@ def check_image_names(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS712", message=f"invalid Secret name {secret!r}", hints=(hint,), path=path)
 
 
+@rule("GS725")
 def check_published(context: RuleContext) -> Iterator[Finding]:
-    """GS725: an image that is not published."""
+    """An image that is not published."""
     platform = context.intent.platform
     if not image_registry.is_unpublished(platform):
         return
@@ -123,8 +127,9 @@ def check_published(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+@rule("GS726")
 def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
-    """GS726: two fields of which only one can decide what image is pulled."""
+    """Two fields of which only one can decide what image is pulled."""
     platform, image = context.intent.platform, context.intent.platform.image
     if image.tag is not None and image.digest is not None:
         yield Finding(
@@ -145,8 +150,9 @@ def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS750")
 def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
-    """GS750: a RuntimeClass that no cluster can have, or beside an upstream chart that names its own."""
+    """A RuntimeClass that no cluster can have, or beside an upstream chart that names its own."""
     platform = context.intent.platform
     name, path = platform.own_runtime_class, (*HERE, "runtimeClass")
     if name is None:
@@ -173,8 +179,9 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS713")
 def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
-    """GS713: pools that need different MIG strategies from one operator."""
+    """Pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
     one = backends.operator_mig_strategy(pools)
     if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
@@ -196,8 +203,9 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+@rule("GS714")
 def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
-    """GS714: a layout that mig-manager cannot make."""
+    """A layout that mig-manager cannot make."""
     if context.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return
     for pool in context.intent.pools:
@@ -211,8 +219,9 @@ def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS716")
 def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
-    """GS716: MIG on a stack for which it is unknown whether it partitions GPUs too."""
+    """MIG on a stack for which it is unknown whether it partitions GPUs too."""
     if context.intent.platform.stack is not Stack.EXISTING:
         return
     for pool in context.intent.pools:
@@ -222,8 +231,9 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
             yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
 
 
+@rule("GS717")
 def check_namespace(context: RuleContext) -> Iterator[Finding]:
-    """GS717: a namespace that the stack's chart rejects."""
+    """A namespace that the stack's chart rejects."""
     intent = context.intent
     if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.plugin_namespace == "default":
         yield Finding(
@@ -240,17 +250,3 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
             hints=(f"write another namespace for one of them, such as {Amd().namespace} for AMD's",),
             path=context.amd_path("namespace") if context.writes(context.amd_path("namespace")) else ("spec", "namespace"),
         )
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(code="GS701", check=check_stack),
-    Rule(code="GS706", check=check_existing),
-    Rule(code="GS712", check=check_image_names),
-    Rule(code="GS713", check=check_one_strategy),
-    Rule(code="GS714", check=check_mig_manager),
-    Rule(code="GS716", check=check_foreign_partitioner),
-    Rule(code="GS717", check=check_namespace),
-    Rule(code="GS725", check=check_published),
-    Rule(code="GS726", check=check_image_conflicts),
-    Rule(code="GS750", check=check_runtime_class),
-)

@@ -1,4 +1,4 @@
-"""Rules on a pool's name and card, and on the number of pools: GS201, GS205, GS208, GS209, GS210 and GS218."""
+"""Rules on a pool's name and card, the number of pools, and prices: GS201, GS205, GS208 to GS210, GS218, GS221 and GS222."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from gpushare import modes, vendors
 from gpushare.backends import config_manager
 from gpushare.catalog import card_search
 from gpushare.catalog.cards import Card, NvLink, PartitionMode
+from gpushare.core import prices
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
-from gpushare.core.wording import join_first
+from gpushare.core.wording import join_first, shorten
 from gpushare.intent.types import AmdStack, CapWord, Pool
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
 from gpushare.vendors.amd import AMD
@@ -33,8 +33,9 @@ RESERVED_NAMES = frozenset({"release", "uninstall"})
 _MEASURED = "the node runtime measures again and reports differences"
 
 
+@rule("GS201")
 def check_card(context: RuleContext) -> Iterator[Finding]:
-    """GS201: a card that neither the catalogue nor the intent knows."""
+    """A card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
             is_certain = card_search.of_product(pool.card, context.catalog) is not None
@@ -47,8 +48,9 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS205")
 def check_name(context: RuleContext) -> Iterator[Finding]:
-    """GS205: a name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
+    """A name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     with_operator = context.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR
     for pool in context.intent.pools:
         card = context.card(pool)
@@ -68,8 +70,9 @@ def _bad_name(pool: Pool, message: str, most: int) -> Finding:
     return Finding(code="GS205", message=message, hints=(hint,), path=pool_path(pool), on_key=True)
 
 
+@rule("GS208")
 def check_requirements(context: RuleContext) -> Iterator[Finding]:
-    """GS208: a card that lacks what the pool requires, or for which it is unknown."""
+    """A card that lacks what the pool requires, or for which it is unknown."""
     for pool, card in context.pools_with_card():
         require = pool.require
         has_nvlink = None if card.nvlink is None else card.nvlink is not NvLink.NO
@@ -96,8 +99,9 @@ def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
     return Finding(code="GS208", message=message, hints=(hint,), path=pool_path(pool, "require", field))
 
 
+@rule("GS209")
 def check_confirmed(context: RuleContext) -> Iterator[Finding]:
-    """GS209: a number of the catalogue that no source confirms and that this pool uses."""
+    """A number of the catalogue that no source confirms and that this pool uses."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool) or ()
         of_modes = _mode_facts(context, pool, card, kinds)
@@ -154,8 +158,9 @@ def _is_capped(pool: Pool, kind: ShareKind) -> bool:
     return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
+@rule("GS210")
 def check_same_resource(context: RuleContext) -> Iterator[Finding]:
-    """GS210: one resource name for different shares: a pod that requests it cannot know which it gets."""
+    """One resource name for different shares: a pod that requests it cannot know which it gets."""
     offers: dict[str, list[tuple[Pool, ShareKind, str]]] = {}
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
@@ -193,8 +198,9 @@ def _difference(context: RuleContext, first: tuple[Pool, ShareKind, str], other:
     return pool_path(two, "sharing")
 
 
+@rule("GS218")
 def check_number(context: RuleContext) -> Iterator[Finding]:
-    """GS218: more pools than gpushare is tested with."""
+    """More pools than gpushare is tested with."""
     number = len(context.intent.pools)
     if number > MOST_POOLS:
         yield Finding(
@@ -207,11 +213,22 @@ def check_number(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-RULES = (
-    Rule(code="GS201", check=check_card),
-    Rule(code="GS205", check=check_name),
-    Rule(code="GS208", check=check_requirements),
-    Rule(code="GS209", check=check_confirmed),
-    Rule(code="GS210", check=check_same_resource),
-    Rule(code="GS218", check=check_number),
-)
+PRICES = ("spec", "prices")
+
+
+@rule("GS221")
+def check_price_names(context: RuleContext) -> Iterator[Finding]:
+    """A price of what is neither a pool nor a card. A card that no pool has is none: clusters share lists of prices."""
+    pools = [pool.name for pool in context.intent.pools]
+    for name in context.intent.prices:
+        if name not in pools and context.catalog.get(name) is None:
+            hints = card_search.of_pool_or_card(name, pools, context.catalog)
+            message = f"there is no pool and no card {shorten(name)!r}"
+            yield Finding(code="GS221", message=message, hints=hints, path=(*PRICES, name), on_key=True)
+
+
+@rule("GS222")
+def check_currencies(context: RuleContext) -> Iterator[Finding]:
+    """Prices in several currencies, or only some with one."""
+    if which := prices.disagreement(context.intent.prices.values()):
+        yield Finding(code="GS222", message=which, hints=(prices.AGREE,), path=PRICES)

@@ -1,5 +1,6 @@
-"""Rules on quotas: GS601 to GS610."""
+"""Rules on quotas, and on which namespaces are kept out of which pools: GS601 to GS613."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
@@ -7,8 +8,8 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
-from gpushare.intent.types import CapWord, Pool, Quota
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.intent.types import AdmissionMode, CapWord, Pool, Quota
+from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.struct import Struct
@@ -80,8 +81,9 @@ def _resolved(context: RuleContext) -> Iterator[ResolvedQuota]:
             yield ResolvedQuota(quota=quota, pool=pool, card=card, kinds=kinds, shares_path=path)
 
 
+@rule("GS601")
 def check_pool(context: RuleContext) -> Iterator[Finding]:
-    """GS601: a quota on a pool that the intent lacks."""
+    """A quota on a pool that the intent lacks."""
     names = {pool.name for pool in context.intent.pools}
     for quota in context.intent.quotas:
         if quota.pool not in names:
@@ -97,8 +99,9 @@ def check_pool(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS602")
 def check_one_resource(context: RuleContext) -> Iterator[Finding]:
-    """GS602: a bare count or a memory size for a pool that has several resources."""
+    """A bare count or a memory size for a pool that has several resources."""
     for resolved in resolved_quotas(context):
         quota = resolved.quota
         if quota.per_resource or resolved.sole:
@@ -120,8 +123,9 @@ _SHARES = frozenset({"replicas", "count"})
 """What other programs call the number of shares."""
 
 
+@rule("GS603")
 def check_offered(context: RuleContext) -> Iterator[Finding]:
-    """GS603: a profile or resource that the pool does not offer."""
+    """A profile or resource that the pool does not offer."""
     for resolved in resolved_quotas(context):
         for name, count in resolved.quota.per_resource:
             if shares.find(resolved.kinds, name) is None:
@@ -135,8 +139,9 @@ def check_offered(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS604")
 def check_memory(context: RuleContext) -> Iterator[Finding]:
-    """GS604: a memory quota that no number of shares corresponds to."""
+    """A memory quota that no number of shares corresponds to."""
     for resolved in resolved_quotas(context):
         quota, kind = resolved.quota, resolved.sole
         if quota.memory_bytes is None or kind is None:
@@ -158,8 +163,9 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS604", message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
 
 
+@rule("GS610")
 def check_floor(context: RuleContext) -> Iterator[Finding]:
-    """GS610: a memory quota that is smaller than one share."""
+    """A memory quota that is smaller than one share."""
     for resolved in resolved_quotas(context):
         size = resolved.quota.memory_bytes
         for kind, count, path in resolved.limits:
@@ -174,8 +180,9 @@ def check_floor(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS605")
 def check_access(context: RuleContext) -> Iterator[Finding]:
-    """GS605: a quota for a namespace that may not use the pool."""
+    """A quota for a namespace that may not use the pool."""
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)
@@ -189,8 +196,9 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS606")
 def check_total(context: RuleContext) -> Iterator[Finding]:
-    """GS606: a quota larger than the whole pool."""
+    """A quota larger than the whole pool."""
     for resolved in resolved_quotas(context):
         nodes = resolved.pool.nodes.count
         for kind, count, path in resolved.counts:
@@ -209,8 +217,9 @@ def check_total(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
+@rule("GS607")
 def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
-    """GS607: pools that share a resource name share one budget, because Kubernetes counts by name."""
+    """Pools that share a resource name share one budget, because Kubernetes counts by name."""
     offering: dict[str, list[Pool]] = {}
     for pool in context.intent.pools:
         for resource in dict.fromkeys(name for kind in context.kinds(pool) or () for name in _counted(context, pool, kind)):
@@ -239,8 +248,9 @@ def _counted(context: RuleContext, pool: Pool, kind: ShareKind) -> Iterator[str]
     yield from dict.fromkeys(filter(None, (kind.resource, context.named(pool, kind))))
 
 
+@rule("GS608")
 def check_namespace(context: RuleContext) -> Iterator[Finding]:
-    """GS608: a quota for a name that is not a valid namespace name."""
+    """A quota for a name that is not a valid namespace name."""
     for namespace in {quota.namespace: None for quota in context.intent.quotas}:
         if not is_dns_label(namespace):
             yield Finding(
@@ -252,8 +262,9 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS609")
 def check_repeated(context: RuleContext) -> Iterator[Finding]:
-    """GS609: one resource under two names in one quota."""
+    """One resource under two names in one quota."""
     for resolved in resolved_quotas(context):
         seen: dict[str, str] = {}
         for name, _ in resolved.quota.per_resource:
@@ -270,15 +281,74 @@ def check_repeated(context: RuleContext) -> Iterator[Finding]:
             seen.setdefault(kind.resource, name)
 
 
-RULES = (
-    Rule(code="GS601", check=check_pool),
-    Rule(code="GS602", check=check_one_resource),
-    Rule(code="GS603", check=check_offered),
-    Rule(code="GS604", check=check_memory),
-    Rule(code="GS605", check=check_access),
-    Rule(code="GS606", check=check_total),
-    Rule(code="GS607", check=check_shared_budget),
-    Rule(code="GS608", check=check_namespace),
-    Rule(code="GS609", check=check_repeated),
-    Rule(code="GS610", check=check_floor),
-)
+_UNKEPT = {
+    AdmissionMode.AUDIT: "admission.enforce: audit only writes to the audit log",
+    AdmissionMode.NONE: "admission.enforce: none creates no policies",
+}
+
+
+@rule("GS611")
+def check_kept(context: RuleContext) -> Iterator[Finding]:
+    """A pool for some namespaces, without a policy that keeps others out."""
+    why = _UNKEPT.get(context.intent.admission.mode)
+    for pool in context.intent.pools if why else ():
+        if pool.namespaces:
+            yield Finding(
+                code="GS611",
+                severity=Severity.WARNING,
+                message=f"pool {pool.name} is open to every namespace: {why}",
+                hints=("write admission.enforce: deny, or leave the pool's namespaces out",),
+                path=pool_path(pool, "namespaces"),
+            )
+
+
+@rule("GS612")
+def check_sum_of_namespaces(context: RuleContext) -> Iterator[Finding]:
+    """Quotas of several namespaces that add up to more than all pools with the resource have."""
+    capacity = _capacity(context)
+    budgets: dict[str, Counter[str]] = {}
+    last: dict[str, tuple[ResolvedQuota, Path]] = {}
+    for resolved in resolved_quotas(context):
+        for kind, count, path in resolved.counts:
+            budgets.setdefault(kind.resource, Counter())[resolved.quota.namespace] += count
+            last[kind.resource] = (resolved, path)
+    for resource, by_namespace in budgets.items():
+        most, together = capacity.get(resource), by_namespace.total()
+        # A single quota that is too large is GS606.
+        if most is not None and max(by_namespace.values()) <= most < together:
+            namespaces = join_first(list(by_namespace))
+            yield Finding(
+                code="GS612",
+                severity=Severity.WARNING,
+                message=f"the quotas of {namespaces} add up to {together} {resource}, but the pools have {most}",
+                hints=("make them smaller, or accept that a namespace may get less than its quota",),
+                path=last[resource][1],
+            )
+
+
+def _capacity(context: RuleContext) -> dict[str, int | None]:
+    """Return resource → how many of it all pools have; None if the number of nodes is unknown."""
+    capacity: dict[str, int | None] = {}
+    for pool in context.intent.pools:
+        for kind in context.kinds(pool) or ():
+            before, nodes = capacity.get(kind.resource, 0), pool.nodes.count
+            capacity[kind.resource] = None if before is None or nodes is None else before + kind.per_node * nodes
+    return capacity
+
+
+@rule("GS613")
+def check_platform_namespace(context: RuleContext) -> Iterator[Finding]:
+    """A quota on a namespace of the platform, whose own pods request GPUs."""
+    first: dict[str, Quota] = {}
+    for quota in context.intent.quotas:
+        first.setdefault(quota.namespace, quota)
+    for namespace, quota in first.items():
+        if namespace in context.intent.platform_namespaces:
+            yield Finding(
+                code="GS613",
+                severity=Severity.WARNING,
+                message=f"{namespace} is a namespace of the platform: the quota also holds its test and validator pods",
+                hints=("run tenants in namespaces of their own, and give those the quota",),
+                path=quota_path(quota)[:-1],
+                on_key=True,
+            )

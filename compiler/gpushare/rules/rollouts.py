@@ -10,7 +10,7 @@ from gpushare.core.wording import join_first, join_words
 from gpushare.intent.reader import read_rollout
 from gpushare.intent.types import Rollout
 from gpushare.intent.windows import LATE_SECONDS, Window, known_zones
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare.vendors import VENDORS, of
 
 _LONGEST_SECONDS = 7 * 24 * 3600
@@ -32,8 +32,9 @@ _ABBREVIATIONS = {
 """Common abbreviations, which the database lacks, or has without daylight saving time: a region's zone in place of each."""
 
 
+@rule("GS219")
 def check_zones(context: RuleContext) -> Iterator[Finding]:
-    """GS219: a time zone that the database lacks. Without any database no zone is checked."""
+    """A time zone that the database lacks. Without any database no zone is checked."""
     windows = list(_windows(context))
     known = sorted(known_zones()) if windows else []
     for path, window, _ in windows:
@@ -51,8 +52,9 @@ def _near(name: str, known: list[str]) -> list[str]:
     return city if name.isupper() else get_close_matches(name, known, n=3) or city
 
 
+@rule("GS220")
 def check_durations(context: RuleContext) -> Iterator[Finding]:
-    """GS220: a window of more than seven days, or one into which no drain and change ever fit."""
+    """A window of more than seven days, or one into which no drain and change ever fit."""
     for path, window, rollouts in _windows(context):
         seconds = window.duration_seconds
         changes = {name: _change_seconds(context, name) for name in rollouts}
@@ -115,9 +117,3 @@ def _windows(context: RuleContext) -> Iterator[tuple[Path, Window, Mapping[str, 
     for place, rollouts in places.items():
         for number, window in enumerate(next(iter(rollouts.values())).windows):
             yield (*place, "windows", number), window, rollouts
-
-
-RULES = (
-    Rule(code="GS219", check=check_zones),
-    Rule(code="GS220", check=check_durations),
-)

@@ -1,14 +1,14 @@
-"""What a rule is, and what it may read: Rule, RuleContext, and the paths of a pool's fields.
+"""What a rule is, and what it may read: `rule`, RuleContext, the paths of a pool's fields, and how findings name cards.
 
-A rule is a function from a Context to findings of one code. Rules import this module and never each other. Facts about a
-pool that several rules need (its card, its resolved layouts and shares) are computed once, here.
+A rule is a function from a RuleContext to findings of one code; `@rule("GS217")` registers it. Facts about a pool that several
+rules need (its card, its resolved layouts and shares) are computed once, here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from gpushare import backends, modes
+from gpushare import backends, modes, vendors
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.intent.types import Intent, Layout, Pool, Stack
@@ -16,7 +16,9 @@ from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
 from gpushare.sharing.shares import ShareKind
 from gpushare.vendors.amd import AMD
-from gpushare_node.contract.struct import NOTHING, Struct
+from gpushare_node.contract.struct import NOTHING
+
+_READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 
 
 class RuleContext:
@@ -99,11 +101,23 @@ class RuleContext:
         return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 
-class Rule(Struct):
-    """One code and the function that finds every violation of it, in a fixed order."""
+Check = Callable[[RuleContext], Iterator[Finding]]
+"""Finds every violation of one code, in a fixed order."""
 
-    code: str
-    check: Callable[[RuleContext], Iterator[Finding]]
+REGISTERED: dict[str, Check] = {}
+"""The rules by code, in the order in which their modules were imported; `run_rules` takes them in the order of their codes."""
+
+
+def rule(code: str) -> Callable[[Check], Check]:
+    """Register a function as the rule of a code. Raises ValueError if the code has one."""
+
+    def register(check: Check) -> Check:
+        if code in REGISTERED:
+            raise ValueError(f"{code} has a rule: {REGISTERED[code].__module__}.{REGISTERED[code].__name__}")
+        REGISTERED[code] = check
+        return check
+
+    return register
 
 
 def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | int) -> Finding:
@@ -114,3 +128,16 @@ def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | i
 def pool_path(pool: Pool, *steps: str | int) -> Path:
     """Return the path of a pool's field in the intent."""
     return ("spec", "pools", pool.name, *steps)
+
+
+def product(card: Card) -> str:
+    """Return the card's product name without its vendor: `A100-SXM4-40GB`."""
+    return card.name.removeprefix(f"{vendors.of(card).name} ")
+
+
+def a_card(card: Card) -> str:
+    """Return the product with its article, as it is pronounced: `an L40S`, `a Tesla T4`."""
+    name = product(card)
+    spelled_out = not name[1:2].islower()
+    vowel = name[:1].upper() in (_READ_WITH_A_VOWEL if spelled_out else set("AEIO"))
+    return f"{'an' if vowel else 'a'} {name}"

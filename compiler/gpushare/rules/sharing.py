@@ -1,22 +1,27 @@
-"""Rules on sharing whole GPUs: what the device plugin's MPS daemon accepts (GS301, GS302)."""
+"""Rules on sharing whole GPUs, and on how caps are enforced.
+
+What the device plugin's MPS daemon accepts (GS301, GS302); mechanisms that a mode lacks, and one that cannot enforce a cap
+(GS505, GS506, GS511).
+"""
 
 from collections.abc import Iterator
 
 from gpushare import modes
 from gpushare.catalog.cards import Card
-from gpushare.core.diagnostics import Finding
-from gpushare.intent.types import Pool
+from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.units import show_bytes
+from gpushare.intent.types import CapWord, Mechanism, Pool
 from gpushare.modes.mps import limits_clients
-from gpushare.rules.card_names import a_card, product
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 
 
 def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
     return ((pool, card) for pool, card in context.pools_with_mode() if modes.of(pool).has_daemon)
 
 
+@rule("GS301")
 def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
-    """GS301: more MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
+    """More MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
     for pool, card in _daemon_pools(context):
         replicas = modes.of(pool).replicas_of(None)
         capability = card.compute_capability
@@ -36,8 +41,9 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS302")
 def check_mps_support(context: RuleContext) -> Iterator[Finding]:
-    """GS302: a card on which the device plugin's MPS does not run, or whose MPS holds no client to its share."""
+    """A card on which the device plugin's MPS does not run, or whose MPS holds no client to its share."""
     for pool, card in _daemon_pools(context):
         if not card.mps_supported:
             message = f"the device plugin does not run MPS on {a_card(card)}"
@@ -49,4 +55,44 @@ def check_mps_support(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS302", message=message, hints=(hint,), path=pool_path(pool, "sharing", "mode"))
 
 
-RULES = (Rule(code="GS301", check=check_mps_replicas), Rule(code="GS302", check=check_mps_support))
+def _mechanism(code: str, pool: Pool, message: str, hint: str, severity: Severity = Severity.ERROR) -> Finding:
+    path = pool_path(pool, "enforcement", "mechanism")
+    return Finding(code=code, severity=severity, message=message, hints=(hint,), path=path)
+
+
+def _lacking(context: RuleContext, mechanism: Mechanism) -> list[Pool]:
+    """Return the pools that ask for a mechanism that their mode lacks."""
+    asking = (pool for pool in context.intent.pools if pool.enforcement.mechanism is mechanism)
+    return [pool for pool in asking if mechanism not in modes.of(pool).mechanisms]
+
+
+@rule("GS505")
+def check_driver_mechanism(context: RuleContext) -> Iterator[Finding]:
+    """Driver limits on MIG, where the driver does not support them."""
+    for pool in _lacking(context, Mechanism.DRIVER):
+        message = "the driver's memory limits do not exist on MIG instances"
+        yield _mechanism("GS505", pool, message, "write mechanism: auto or mechanism: watcher")
+
+
+@rule("GS506")
+def check_mps_mechanism(context: RuleContext) -> Iterator[Finding]:
+    """MPS limits in a mode in which no MPS daemon runs."""
+    for pool in _lacking(context, Mechanism.MPS):
+        message = f"mechanism: mps needs mode: mps, and pool {pool.name} has {pool.mode.value}"
+        yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
+
+
+@rule("GS511")
+def check_blind_mps(context: RuleContext) -> Iterator[Finding]:
+    """`mechanism: mps` with a cap that the MPS daemon cannot enforce, because it gives every client the even share."""
+    for pool, card in context.pools_with_card():
+        cap = pool.memory.cap
+        if pool.enforcement.mechanism is not Mechanism.MPS or not modes.of(pool).has_daemon or cap is CapWord.NONE:
+            continue
+        instead = "write mechanism: auto, which watches each container as well"
+        if not limits_clients(card):
+            message = f"MPS on {a_card(card)} has no memory limits, so no cap is enforced"
+            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
+        elif isinstance(cap, int):
+            message = f"mechanism: mps enforces only the even share, not the cap of {show_bytes(cap)}"
+            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)

@@ -1,4 +1,7 @@
-"""Rules on `platform.values`: every value must be one that the upstream chart reads (GS708 to GS711 and GS723)."""
+"""Rules on `platform.values`: every value must be one that the upstream chart reads (GS708 to GS711 and GS723).
+
+GS710 also has values that every schema allows and the API server or Helm rejects: parts that contradict each other.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -8,17 +11,20 @@ from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.units import parse_amount
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
 from gpushare.reading import schema
-from gpushare.rules import contradictions
-from gpushare.rules.charts import judging_chart
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules import fields
+from gpushare.rules.rule import RuleContext, rule
+from gpushare.rules.versions import judging_chart
 from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform", "values")
 
 Steps = tuple[str, ...]
+Wrong = tuple[Path, str, str]
+"""A contradiction: the path below the value, the message, and the hint."""
 C = TypeVar("C", bound=UpstreamChart | AmdChart)
 
 
@@ -48,8 +54,9 @@ def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | AmdChart, S
         yield from _walk(amd_charts.chart(amd.stack.value), amd.values, context.amd_path("values"))
 
 
+@rule("GS708")
 def check_known(context: RuleContext) -> Iterator[Finding]:
-    """GS708: a value that the chart does not know. Helm would accept it, and it would have no effect."""
+    """A value that the chart does not know. Helm would accept it, and it would have no effect."""
     for chart, path, _, verdict, at in _checked(context):
         if isinstance(verdict, Unknown):
             lists_all = f"`helm show values {chart.name}` lists all"
@@ -71,8 +78,9 @@ def _dotted(key: str, chart: str) -> tuple[str, str]:
     return f"{key!r} is one key, and {chart} has none with dots", f"write one mapping in the other: {nested}"
 
 
+@rule("GS709")
 def check_dropped(context: RuleContext) -> Iterator[Finding]:
-    """GS709: a value that the chart had in an earlier version, or only seems to have."""
+    """A value that the chart had in an earlier version, or only seems to have."""
     for chart, _, _, verdict, at in _of_nvidia(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
@@ -80,8 +88,9 @@ def check_dropped(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS709", message=message, hints=(hint,), path=at, on_key=True)
 
 
+@rule("GS710")
 def check_type(context: RuleContext) -> Iterator[Finding]:
-    """GS710: a value that the chart does not expect, or that the API server rejects."""
+    """A value that the chart does not expect, or that the API server rejects."""
     fine = True
     for chart, path, value, verdict, where in _checked(context):
         if not isinstance(verdict, Known):
@@ -93,7 +102,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
         elif isinstance(chart, UpstreamChart) and verdict.fact is not None:
             found = [replace(one, code="GS710") for one in upstream.violations(chart, verdict.fact, value, where)]
             if not found and isinstance(value, list | tuple):
-                found = list(_wrong(where, contradictions.of_list(path[-1], value)))
+                found = list(_wrong(where, _contradictions_of_list(path[-1], value)))
         elif not (value is None and verdict.nullable):  # the chart's templates would read values below it, and fail
             message = f"{'.'.join(path)} contains other values"
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
@@ -109,17 +118,18 @@ def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()
         path = (*above, key)
         if isinstance(value, Mapping) and path[0] not in chart.subcharts:
             fact = chart.path(".".join(path))
-            yield from _wrong((*HERE, *path), contradictions.of_mapping(key, value, fact.default or {} if fact else {}))
+            yield from _wrong((*HERE, *path), _contradictions_of_mapping(key, value, fact.default or {} if fact else {}))
             yield from _mappings(chart, value, path)
 
 
-def _wrong(where: Path, wrong: Iterable[contradictions.Wrong]) -> Iterator[Finding]:
+def _wrong(where: Path, wrong: Iterable[Wrong]) -> Iterator[Finding]:
     for below, message, hint in wrong:
         yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, *below))
 
 
+@rule("GS711")
 def check_owned(context: RuleContext) -> Iterator[Finding]:
-    """GS711: a value that the compiler sets itself."""
+    """A value that the compiler sets itself."""
     for chart, path, _, verdict, at in _checked(context):
         ours = owned(context.intent, chart)
         taken = _taken(ours, path)
@@ -156,8 +166,9 @@ def _flag(argument: str) -> str:
     return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
+@rule("GS723")
 def check_off(context: RuleContext) -> Iterator[Finding]:
-    """GS723: a value of a component that is disabled, so that nothing reads it."""
+    """A value of a component that is disabled, so that nothing reads it."""
     platform = context.intent.platform
     for chart, path, value, verdict, at in _of_nvidia(context):
         if not _is_read(chart, verdict, value) or _taken(owned(context.intent, chart), path):
@@ -218,10 +229,65 @@ def _is_on(switch: str, platform: Platform, chart: UpstreamChart) -> bool:
     return bool(found if found is not None else fact.default if fact else True)
 
 
-RULES = (
-    Rule(code="GS708", check=check_known),
-    Rule(code="GS709", check=check_dropped),
-    Rule(code="GS710", check=check_type),
-    Rule(code="GS711", check=check_owned),
-    Rule(code="GS723", check=check_off),
-)
+def _contradictions_of_list(name: str, entries: Sequence[Any]) -> Iterator[Wrong]:
+    """Check tolerations as Kubernetes validates them, variables set twice, objects with half an action of a template."""
+    names: set[str] = set()
+    for number, entry in enumerate(entries):
+        if name == "tolerations":
+            for field, message, hint in fields.wrong_in_toleration(entry):
+                yield (number, field), message, hint
+        elif name == "env":
+            if "valueFrom" in entry and "value" in entry:
+                yield (number,), f"{entry['name']} has both value and valueFrom", "leave one of the two out"
+            elif entry["name"] in names:
+                yield (number,), f"{entry['name']} is listed twice", "leave one of the two out"
+            names.add(entry["name"])
+        elif name == "extraObjects":
+            for path, text in _texts(entry, (number,)):
+                if text.rfind("{{") > text.rfind("}}"):
+                    hint = 'close it with }}, or write {{ "{{" }} for the text itself: Helm reads these objects as templates'
+                    yield path, "{{ opens an action of a Helm template, and no }} closes it", hint
+
+
+def _contradictions_of_mapping(name: str, given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[Wrong]:
+    """Check a mapping named `name`; Helm merges what is `given` into the chart's `default`."""
+    if name == "resources":
+        yield from _above_limits(given, default)
+    elif name == "securityContext":
+        yield from _privileges({**default, **given})
+    elif name == "config" and given.get("create") is True and given.get("data") and not given.get("name", default.get("name")):
+        yield ("create",), "create makes a ConfigMap, and needs a name for it", "add name"
+
+
+def _above_limits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[Wrong]:
+    kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes null values
+    requests, limits = ({**_mapping(kept, key), **_mapping(given, key)} for key in ("requests", "limits"))
+    for resource, request in requests.items():
+        requested, limit = parse_amount(request), parse_amount(limits.get(resource))
+        if requested is not None and limit is not None and requested > limit:
+            key = "requests" if resource in _mapping(given, "requests") else "limits"
+            message = f"{resource}: a request of {request} is above the limit of {limits[resource]}"
+            chart = " (the chart's default)" if resource not in _mapping(given, "limits") else ""
+            yield (key, resource), message + chart, f"write limits: {{{resource}: {request}}}, or a smaller request"
+
+
+def _privileges(context: Mapping[str, Any]) -> Iterator[Wrong]:
+    if context.get("allowPrivilegeEscalation") is False:
+        added = _mapping(context, "capabilities").get("add") or ()
+        what = "privileged: true" if context.get("privileged") is True else "CAP_SYS_ADMIN" if "CAP_SYS_ADMIN" in added else ""
+        if what:
+            message = f"{what} and allowPrivilegeEscalation: false exclude each other"
+            yield (), message, "leave allowPrivilegeEscalation out"
+
+
+def _mapping(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = of.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping | list | tuple):
+        for step, below in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _texts(below, (*path, step))

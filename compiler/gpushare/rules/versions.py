@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from gpushare import modes
 from gpushare.catalog import amd_charts, drivers, upstream
 from gpushare.catalog.cards import Card, MigProfile
+from gpushare.catalog.upstream import UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import Backend, Pool, SharePlacement, Stack
-from gpushare.rules.card_names import a_card
-from gpushare.rules.charts import AMD_VERSIONS, VERSIONS, judging_chart
-from gpushare.rules.ineffective_settings import operator_driver
-from gpushare.rules.rule import Rule, RuleContext, pool_path
-from gpushare.rules.written_layouts import mig_pools
+from gpushare.intent.types import AmdStack, Backend, Platform, Pool, SharePlacement, Stack
+from gpushare.rules.mig import mig_pools
+from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform")
@@ -28,8 +26,9 @@ CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
 tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
 
 
+@rule("GS702")
 def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
-    """GS702: a Kubernetes version that lacks what the bundle uses."""
+    """A Kubernetes version that lacks what the bundle uses."""
     version = context.intent.kubernetes
     if version and version < OLDEST_KUBERNETES:
         yield Finding(
@@ -40,8 +39,9 @@ def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS703")
 def check_new_kubernetes(context: RuleContext) -> Iterator[Finding]:
-    """GS703: a Kubernetes version that this gpushare was not tested with."""
+    """A Kubernetes version that this gpushare was not tested with."""
     version = context.intent.kubernetes
     if version and version > NEWEST_KUBERNETES:
         known = _dotted(NEWEST_KUBERNETES)
@@ -58,8 +58,9 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
+@rule("GS719")
 def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
-    """GS719: a text that is not a minor version of Kubernetes."""
+    """A text that is not a minor version of Kubernetes."""
     if context.intent.kubernetes is None:
         given = context.document.get("spec", {}).get("kubernetes", "")
         yield Finding(
@@ -70,8 +71,9 @@ def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS704")
 def check_version_form(context: RuleContext) -> Iterator[Finding]:
-    """GS704: a text that is not a version of the stack's chart."""
+    """A text that is not a version of the stack's chart."""
     platform = context.intent.platform
     form = VERSIONS.get(platform.stack)
     if platform.version is not None and form and not re.match(form, platform.version):
@@ -84,8 +86,9 @@ def check_version_form(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS705")
 def check_version_known(context: RuleContext) -> Iterator[Finding]:
-    """GS705: a release whose chart was not read, so that its values are judged by another's."""
+    """A release whose chart was not read, so that its values are judged by another's."""
     yield from _of_amd(context)
     platform = context.intent.platform
     form = VERSIONS.get(platform.stack)
@@ -127,8 +130,9 @@ def _of_amd(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS707")
 def check_plugin(context: RuleContext) -> Iterator[Finding]:
-    """GS707: pools that need a newer device plugin than the chart's version installs."""
+    """Pools that need a newer device plugin than the chart's version installs."""
     version, written = _plugin_version(context)
     found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version)
     numbers = tuple(int(part) for part in found.groups()) if found else EXACT_PLUGIN
@@ -182,8 +186,9 @@ def _plugin_version(context: RuleContext) -> tuple[str, Path]:
     return chart.plugin_version(release) if re.match(VERSIONS[platform.stack], release) else "", here
 
 
+@rule("GS718")
 def check_driver(context: RuleContext) -> Iterator[Finding]:
-    """GS718: a driver that does not serve a pool's card, that cannot partition it, or kernel modules that do not serve it."""
+    """A driver that does not serve a pool's card, that cannot partition it, or kernel modules that do not serve it."""
     driver = context.intent.platform.driver
     if driver is None:
         return
@@ -269,12 +274,28 @@ def _numbers(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(code="GS702", check=check_old_kubernetes),
-    Rule(code="GS703", check=check_new_kubernetes),
-    Rule(code="GS704", check=check_version_form),
-    Rule(code="GS705", check=check_version_known),
-    Rule(code="GS707", check=check_plugin),
-    Rule(code="GS718", check=check_driver),
-    Rule(code="GS719", check=check_kubernetes_form),
-)
+_NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
+VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
+AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
+"""The forms of a version, by stack."""
+
+
+def judging_chart(platform: Platform) -> UpstreamChart:
+    """Return the chart of the release that `platform.version` names, else the newest. Raises KeyError for stack existing."""
+    chart = upstream.chart(platform.stack.value)
+    is_version = platform.version is not None and re.match(VERSIONS[platform.stack], platform.version)
+    return chart.at(platform.version) if is_version else chart
+
+
+def operator_driver(context: RuleContext) -> str:
+    """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown."""
+    platform = context.intent.platform
+    if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
+        return ""
+    if platform.driver.version:
+        return platform.driver.version
+    chart = judging_chart(platform)
+    release = platform.version
+    is_known = release is None or (release in chart.known_versions and not chart.is_before_all(release))
+    fact = chart.path("driver.version") if is_known else None
+    return str(fact.default) if fact else ""

@@ -7,8 +7,7 @@ from gpushare.catalog.cards import Card, VgpuRefusal
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.intent.types import Pool, Stack
-from gpushare.rules.card_names import a_card
-from gpushare.rules.rule import Rule, RuleContext, pool_path
+from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 
 MEDIATED_BEFORE = (6, 0)
 """The kernel from which the driver has vendor-specific VFIO instead of mediated devices (NVIDIA gpu-operator issue 2594)."""
@@ -35,8 +34,9 @@ def _machines(context: RuleContext) -> list[Pool]:
     return [pool for pool in context.intent.pools if modes.of(pool).serves_vms]
 
 
+@rule("GS310")
 def check_card(context: RuleContext) -> Iterator[Finding]:
-    """GS310: a card without vGPUs that NVIDIA's operator makes."""
+    """A card without vGPUs that NVIDIA's operator makes."""
     for pool, card in _pools(context):
         if card.vgpu is None:
             message = f"no source knows vGPUs of {a_card(card)}"
@@ -47,8 +47,9 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
         yield Finding(code="GS310", message=message, hints=_INSTEAD, path=pool_path(pool, "card"))
 
 
+@rule("GS311")
 def check_mediated(context: RuleContext) -> Iterator[Finding]:
-    """GS311: a card or a kernel with which the driver has no mediated devices, the only ones that NVIDIA's manager creates."""
+    """A card or a kernel with which the driver has no mediated devices, the only ones that NVIDIA's manager creates."""
     for pool, card in _pools(context):
         kernel = modes.of(pool).kernel
         if card.vgpu is not None and card.vgpu.refused is VgpuRefusal.VENDOR_VFIO:
@@ -64,8 +65,9 @@ def check_mediated(context: RuleContext) -> Iterator[Finding]:
 _KERNELS = "the manager serves kernels before 6.0: those of Ubuntu 22.04 (5.15) and of OpenShift 4.18 to 4.22 (5.14)"
 
 
+@rule("GS312")
 def check_kernel(context: RuleContext) -> Iterator[Finding]:
-    """GS312: a pool that does not state the kernel of its nodes."""
+    """A pool that does not state the kernel of its nodes."""
     for pool, card in _pools(context):
         if modes.of(pool).kernel is None and card.vgpu is not None and card.vgpu.types:
             yield Finding(
@@ -77,8 +79,9 @@ def check_kernel(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS313")
 def check_profile(context: RuleContext) -> Iterator[Finding]:
-    """GS313: a type of vGPU that the card lacks."""
+    """A type of vGPU that the card lacks."""
     for pool, card in _pools(context):
         if card.vgpu is None or not card.vgpu.types or modes.of(pool).vgpu_type(card) is not None:
             continue
@@ -93,8 +96,9 @@ def check_profile(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS314")
 def check_settings(context: RuleContext) -> Iterator[Finding]:
-    """GS314: a setting of containers on a pool for virtual machines."""
+    """A setting of containers on a pool for virtual machines."""
     for pool in _machines(context):
         written = context.document.get("spec", {}).get("pools", {}).get(pool.name, {})
         for field in _OF_CONTAINERS:
@@ -116,8 +120,9 @@ def check_settings(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS315")
 def check_quotas(context: RuleContext) -> Iterator[Finding]:
-    """GS315: a quota on a pool for virtual machines."""
+    """A quota on a pool for virtual machines."""
     machines = {pool.name for pool in _machines(context)}
     for quota in context.intent.quotas:
         if quota.pool in machines:
@@ -130,8 +135,9 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
             )
 
 
+@rule("GS316")
 def check_stack(context: RuleContext) -> Iterator[Finding]:
-    """GS316: vGPUs without gpu-operator."""
+    """VGPUs without gpu-operator."""
     stack = context.intent.platform.stack
     if stack is Stack.GPU_OPERATOR:
         return
@@ -145,8 +151,9 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         )
 
 
+@rule("GS317")
 def check_manager(context: RuleContext) -> Iterator[Finding]:
-    """GS317: vGPUs without the image of NVIDIA's vGPU manager, or that image without vGPUs."""
+    """VGPUs without the image of NVIDIA's vGPU manager, or that image without vGPUs."""
     machines, manager = [pool for pool, _ in _pools(context)], context.intent.platform.vgpu_manager
     if machines and manager is None:
         yield Finding(
@@ -161,15 +168,3 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
     elif manager is not None and not _machines(context):
         message = "no pool has mode vgpu, so that no node needs the vGPU manager"
         yield Finding(code="GS317", message=message, hints=("leave vgpuManager out",), path=MANAGER, on_key=True)
-
-
-RULES = (
-    Rule(code="GS310", check=check_card),
-    Rule(code="GS311", check=check_mediated),
-    Rule(code="GS312", check=check_kernel),
-    Rule(code="GS313", check=check_profile),
-    Rule(code="GS314", check=check_settings),
-    Rule(code="GS315", check=check_quotas),
-    Rule(code="GS316", check=check_stack),
-    Rule(code="GS317", check=check_manager),
-)

@@ -1,6 +1,7 @@
 """Pools and intents in one line, for tests of what they become."""
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 from gpushare.bundle.lock import EMPTY, Lock
@@ -8,7 +9,8 @@ from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Finding, pointer
 from gpushare.intent.types import Enforcement, Intent, Memory, NodeSelector, Pool, Sharing
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
-from gpushare.rules.rule import Rule, RuleContext
+from gpushare.rules import RULES
+from gpushare.rules.rule import Check, RuleContext
 
 A100 = "a100-sxm4-40gb"
 
@@ -44,7 +46,12 @@ def capacity(one: Pool) -> dict[str, int]:
     return {resource.name: resource.per_node for resource in planned(one).resources}
 
 
-def findings(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[tuple[str, str, str]]:
+def rules_of(*modules: ModuleType) -> list[Check]:
+    """The rules of these modules, in the order of their codes."""
+    return [check for check in RULES.values() if check.__module__ in {module.__name__ for module in modules}]
+
+
+def findings(rules: Iterable[Check], *pools: Pool, **given: Any) -> list[tuple[str, str, str]]:
     """What the rules find, as (code, JSON pointer below the first pool, `key` or `value`)."""
     return [
         (finding.code, pointer(finding.path).removeprefix(f"/spec/pools/{pools[0].name}"), "key" if finding.on_key else "value")
@@ -52,6 +59,6 @@ def findings(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[tuple[st
     ]
 
 
-def check(rules: Iterable[Rule], *pools: Pool, **given: Any) -> list[Finding]:
+def check(rules: Iterable[Check], *pools: Pool, **given: Any) -> list[Finding]:
     context = RuleContext(intent=intent(*pools, **given), catalog=Catalog())
-    return [finding for rule in rules for finding in rule.check(context)]
+    return [finding for rule in rules for finding in rule(context)]

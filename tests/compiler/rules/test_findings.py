@@ -1,14 +1,21 @@
 """The registry of rules and the texts that explain codes: the two must agree."""
 
+import inspect
 import re
+import subprocess
+import sys
+import zipfile
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+import gpushare_node
 from gpushare import pipeline, rules
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Severity, is_error
-from gpushare.rules import acceptance
+from gpushare.rules.rule import rule
 from tests.compiler.rules.intents import check, pool, written
 
 TEXTS = sorted(resources.findings().glob("GS*.md"))
@@ -31,14 +38,45 @@ def example(text: Path, heading: str) -> tuple[Finding, ...]:
     return pipeline.check(data, "intent.yaml").findings
 
 
-def test_rules_stand_in_the_order_of_their_codes_and_each_code_once() -> None:
-    codes = [rule.code for rule in rules.RULES]
-    assert codes == sorted(set(codes))
+def test_rules_run_in_the_order_of_their_codes_and_each_has_a_text() -> None:
+    assert list(rules.RULES) == sorted(rules.RULES)
+    assert rules.RULES.keys() <= {text.stem for text in TEXTS}
+
+
+def test_every_function_that_checks_an_intent_is_registered() -> None:
+    modules = [import_module(f"gpushare.rules.{module.name}") for module in iter_modules(rules.__path__)]
+    checks = {
+        function
+        for module in modules
+        for name, function in vars(module).items()
+        if name.startswith("check_") and "context" in inspect.signature(function).parameters
+    }
+    assert checks == set(rules.RULES.values())
+
+
+def test_code_with_a_rule_refuses_another() -> None:
+    with pytest.raises(ValueError, match=r"GS201 has a rule: gpushare\.rules\.pools\.check_card"):
+        rule("GS201")(lambda context: iter(()))
+
+
+def test_order_of_modules_changes_nothing_and_rules_are_found_in_a_zip_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "gpushare.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for package in (PACKAGE, Path(gpushare_node.__file__).parent):
+            for path in package.rglob("*.py"):
+                made.write(path, path.relative_to(package.parent))
+    last_first = (
+        "import pkgutil; found = pkgutil.iter_modules; pkgutil.iter_modules = lambda path: reversed([*found(path)]);"
+        f"import sys; sys.path.insert(0, {str(archive)!r});"
+        "from gpushare import rules; assert '.zip' in rules.__file__; print(*rules.RULES)"
+    )
+    printed = subprocess.run([sys.executable, "-c", last_first], check=True, capture_output=True, text=True).stdout
+    assert printed.split() == list(rules.RULES)
 
 
 def test_every_code_that_the_sources_name_has_a_text_and_every_text_a_source() -> None:
     named = {code for path in PACKAGE.rglob("*.py") for code in re.findall(r'"(GS\d{3})"', path.read_text(encoding="utf-8"))}
-    assert named - acceptance._RETIRED == {text.stem for text in TEXTS}
+    assert named - rules._RETIRED == {text.stem for text in TEXTS}
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)

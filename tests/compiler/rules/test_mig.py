@@ -17,10 +17,9 @@ from gpushare.intent.types import (
     TimeSlicing,
 )
 from gpushare.rules import mig as mig_rules
-from gpushare.rules import mig_profiles
-from tests.compiler.resolved.builders import A100, check, findings, memory, pool
+from tests.compiler.resolved.builders import A100, check, findings, memory, pool, rules_of
 
-RULES = (*mig_rules.RULES, *mig_profiles.RULES)
+RULES = rules_of(mig_rules)
 SEVEN: Layout = (("1g.5gb", 7),)
 MIXED: Layout = (("2g.10gb", 2), ("1g.5gb", 3))
 SINGLE = MigStrategy.SINGLE

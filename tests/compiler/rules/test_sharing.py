@@ -4,8 +4,10 @@ import pytest
 
 from gpushare.catalog import cards
 from gpushare.intent.types import Mps, TimeSlicing
-from gpushare.rules.sharing import RULES
-from tests.compiler.resolved.builders import check, findings, pool
+from gpushare.rules import sharing
+from tests.compiler.resolved.builders import check, findings, pool, rules_of
+
+RULES = rules_of(sharing)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import NodeGpus

@@ -61,7 +61,7 @@ BY_NAME = {
         "adapters.kube.cluster": "the label of a node",
         "cli.assert_state": "the state that a node must have",
         "cli.wiring": "how each is built",
-        "core.policy": "the fields of a policy",
+        "contract.policy": "the fields of a policy",
         "gpus.exclusive": "the back end of a node without a policy",
         "reconcile.backend_gate": "the change from one to the other",
         "reconcile.observation": "what a node offers",

@@ -13,12 +13,13 @@ import yaml
 from gpushare import mig, pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
+from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.modes.mps import has_shares
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.vendors.amd import MANAGER_MODES
-from gpushare_node.core import policy
+from gpushare_node.contract import policy
 from tests.support import scale
 from tests.support.paths import ROOT
 
@@ -201,7 +202,9 @@ def assert_same_verdict(document: Any) -> bool:
     added = [one for one in errors if one.validator == "additionalProperties" and one.validator_value is False]
     errors = [one for one in errors if one not in added]
     if not errors and spec_is_consistent(document):
-        assert bool(policy.read(text).ignored) == bool(added)
+        read = policy.read(text)
+        assert bool(read.ignored) == bool(added)
+        assert policy.read(emit.yaml_text(policy.document(read))) == read
         return not added
     with pytest.raises(policy.PolicyError) as raised:
         policy.read(text)
@@ -217,8 +220,10 @@ def fast_yaml(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parts[-6]}-{path.stem}")
-def test_every_policy_of_every_example_is_accepted(path: Path) -> None:
-    assert assert_same_verdict(yaml.load(path.read_text(), LOADER))
+def test_every_policy_of_every_example_is_accepted_and_written_the_same(path: Path) -> None:
+    text = path.read_text()
+    assert assert_same_verdict(yaml.load(text, LOADER))
+    assert text.endswith(emit.yaml_text(policy.document(policy.read(text))))
 
 
 def test_there_are_examples_of_every_mode() -> None:

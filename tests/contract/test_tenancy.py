@@ -12,8 +12,8 @@ import yaml
 from gpushare.bundle import admission
 from gpushare.core import emit
 from gpushare.reading import schema
+from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core import tenancy
-from gpushare_node.core.strict_document import PolicyError
 from tests.contract.test_node_policy import VALUES, inner, places
 from tests.support.paths import ROOT
 

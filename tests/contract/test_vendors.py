@@ -12,7 +12,7 @@ from gpushare.backends import config_manager
 from gpushare.vendors import VENDORS
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node import vendors
-from gpushare_node.core.policy import Vendor
+from gpushare_node.contract.policy import Vendor
 from tests.support.paths import ROOT
 
 ALLOWED = {
@@ -125,7 +125,7 @@ AMD_BY_NAME = {
     },
     "node-runtime/gpushare_node": {
         "backends/device_plugin/plugin_pods.py": "who starts the pods of its device plugin again",
-        "core/policy.py": "its stacks, and whose the GPUs are",
+        "contract/policy.py": "its stacks, and whose the GPUs are",
         "gpus/exclusive.py": "what divides the GPUs of a node without a policy",
     },
 }

@@ -8,8 +8,8 @@ import pytest
 from gpushare.intent import windows as ours
 from gpushare.vendors import VENDORS
 from gpushare_node import vendors
+from gpushare_node.contract.policy import DAYS, Vendor, Window
 from gpushare_node.core import windows as theirs
-from gpushare_node.core.policy import DAYS, Vendor, Window
 
 
 def test_both_find_the_same_openings() -> None:

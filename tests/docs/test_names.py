@@ -184,7 +184,7 @@ def test_nonexistent_name_is_detected(name: str) -> None:
         "profiles/cards/<id>.yaml",
         "gpushare.render.pools",
         "make test-all SUITE=cluster",
-        "gpushare_node.core.policy",
+        "gpushare_node.contract.policy",
         "compile_intent()",
         "ConditionReason",
         "gpushare.dev/pool",

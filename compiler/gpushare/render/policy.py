@@ -1,7 +1,4 @@
-"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, from which the node runtime knows its pool.
-
-Equal GPUs are one entry. The schema is `schemas/node-policy.v1.json`, which the node runtime also uses.
-"""
+"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, from which the node runtime knows its pool."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -12,95 +9,77 @@ from gpushare.backends import config_manager
 from gpushare.backends.dra import DRIVER
 from gpushare.catalog.cards import PartitionMode
 from gpushare.core import emit
-from gpushare.intent.types import Backend, Platform
+from gpushare.intent.types import Backend, Enforcement, Platform, Rollout
 from gpushare.nodes import taints
-from gpushare.resolved import rollout_entry
+from gpushare.resolved.node_plan import GpuPlan
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare_node.contract import policy
+from gpushare_node.contract.policy import Policy
 
 
 def policies(plan: Plan) -> dict[str, str]:
     """Return the policy of every pool as text, by pool."""
-    return {pool.name: emit.yaml_text(document(plan, pool)) for pool in plan.pools}
+    return {pool.name: emit.yaml_text(policy.document(of_pool(plan, pool))) for pool in plan.pools}
 
 
-def document(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
     """Return the policy of one pool."""
-    card, platform, wanted = pool.card, plan.intent.platform, pool.pool
-    return {
-        "apiVersion": "gpushare.dev/v1",
-        "kind": "NodePolicy",
-        "metadata": {"name": pool.name, "cluster": plan.intent.name},
-        "spec": {
-            "card": {
-                "id": card.id,
-                "name": card.name,
-                "pciDeviceIds": list(card.pci_device_ids),
-                "memoryMiB": card.memory_mib or None,
-            },
-            "gpusPerNode": wanted.gpus_per_node,
-            "mode": pool.mode.value,
-            **_PROGRAMS[pool.card.vendor](platform, pool),
-            **_dra(plan, pool),
-            "gpus": list(_gpus(pool)),
-            "resources": _resources(pool),
-            "shares": list(_shares(pool)),
-            "enforcement": {
-                "action": wanted.enforcement.action.value,
-                "graceSeconds": wanted.enforcement.grace_seconds,
-                "mechanism": wanted.enforcement.mechanism.value if pool.vendor.has_shares else "none",
-                "noticeSeconds": wanted.enforcement.notice_seconds,
-            },
-            "rollout": rollout_entry.entry(wanted.rollout),
-            "namespaces": sorted(wanted.namespaces),
-        }
-        | _taint(pool)
-        | ({"adoption": plan.intent.adoption.value} if plan.intent.observes else {}),
-    }
+    card, wanted = pool.card, pool.pool
+    return Policy(
+        pool=pool.name,
+        cluster=plan.intent.name,
+        card=policy.Card(
+            id=card.id, name=card.name, pci_device_ids=tuple(card.pci_device_ids), memory_mib=card.memory_mib or None
+        ),
+        mode=policy.Mode(pool.mode.value),
+        vendor=policy.Vendor(card.vendor),
+        **_PROGRAMS[card.vendor](plan.intent.platform, pool),
+        backend=policy.Backend(wanted.backend.value),
+        dra=_dra(plan, pool),
+        gpus=tuple(_gpu(pool, gpu) for gpu in pool.gpus),
+        resources=_resources(pool),
+        shares=tuple(_shares(pool)),
+        enforcement=_enforcement(wanted.enforcement, has_caps=pool.vendor.has_shares),
+        rollout=_rollout(wanted.rollout),
+        namespaces=tuple(sorted(wanted.namespaces)),
+        repartitioning_taint=policy.RepartitioningTaint(taints.of(wanted.autoscaler).repartitioning),
+        adoption=policy.Adoption(plan.intent.adoption.value),
+    )
 
 
-def _taint(pool: PoolPlan) -> dict[str, str]:
-    """Return the key of the taint during a change, if it is not the default one."""
-    key = taints.of(pool.pool.autoscaler).repartitioning
-    return {} if key == taints.of(None).repartitioning else {"repartitioningTaint": key}
-
-
-def _resources(pool: PoolPlan) -> dict[str, int]:
+def _resources(pool: PoolPlan) -> tuple[tuple[str, int], ...]:
     """Return what a node offers: the shares that allocatable shows, or the devices of each DeviceClass."""
     if pool.pool.backend is Backend.DRA:
-        return dict(sorted(Counter(device.resource for device in pool.devices).items()))
-    return {resource.name: resource.per_node for resource in pool.resources}
+        return tuple(sorted(Counter(device.resource for device in pool.devices).items()))
+    return tuple((resource.name, resource.per_node) for resource in pool.resources)
 
 
-def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
-    """Return the back end, if it is not the device plugin."""
+def _dra(plan: Plan, pool: PoolPlan) -> policy.Dra | None:
     if pool.pool.backend is not Backend.DRA:
-        return {}
+        return None
     by = plan.division.by
-    return {
-        "backend": "dra",
-        "dra": {"driver": DRIVER, "shares": by.value if by else None, "onDemand": modes.of(pool.pool).is_on_demand},
-    }
+    shares = policy.DraShares(by.value) if by else None
+    return policy.Dra(driver=DRIVER, shares=shares, on_demand=modes.of(pool.pool).is_on_demand)
 
 
 def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     return {
-        "stack": platform.stack.value,
-        "partitioner": platform.partitioner.value,
-        "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else None,
-        "migConfig": pool.mig_config.name if pool.mig_config else None,
+        "stack": policy.Stack(platform.stack.value),
+        "partitioner": policy.Partitioner(platform.partitioner.value),
+        "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else "",
+        "mig_config": pool.mig_config.name if pool.mig_config else None,
     }
 
 
 def _of_amd(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     config = pool.manager_config
     return {
-        "vendor": pool.card.vendor,
-        "stack": platform.of_amd.stack.value,
-        "partitioner": "config-manager" if config else "none",
-        "profile": None,
-        "migConfig": None,
-        "managerConfig": config.name if config else None,
+        "stack": policy.Stack(platform.of_amd.stack.value),
+        "partitioner": policy.Partitioner.CONFIG_MANAGER if config else policy.Partitioner.NONE,
+        "profile": "",
+        "mig_config": None,
+        "manager_config": config.name if config else None,
     }
 
 
@@ -108,32 +87,64 @@ _PROGRAMS: Mapping[str, Callable[[Platform, PoolPlan], dict[str, Any]]] = {"nvid
 """Who offers and who divides the GPUs, and what they are told, by vendor."""
 
 
-def _gpus(pool: PoolPlan) -> Iterator[dict[str, Any]]:
-    groups: dict[tuple[bool, tuple[tuple[str, int | None, int, int], ...], PartitionMode | None], list[int]] = {}
-    for gpu in pool.gpus:
-        is_on = gpu.mig_enabled and (bool(gpu.instances) or not pool.card.switches_mig)
-        placed = sorted(gpu.instances, key=lambda instance: instance.start)
-        instances = tuple((one.profile.name, one.profile.profile_id, one.start, one.size) for one in placed)
-        groups.setdefault((is_on, instances, gpu.partition or config_manager.whole(pool.card)), []).append(gpu.index)
-    fields = ("profile", "profileId", "start", "size")
-    for (mig, instances, partition), indexes in groups.items():
-        entry = {"indexes": indexes, "mig": mig, "instances": [dict(zip(fields, one, strict=True)) for one in instances]}
-        yield entry | ({"partition": _partition(partition)} if partition else {})
+def _gpu(pool: PoolPlan, gpu: GpuPlan) -> policy.DesiredGpu:
+    by = policy.ModeSwitch.DRIVER if pool.card.switches_mig else policy.ModeSwitch.RUNTIME
+    placed = sorted(gpu.instances, key=lambda instance: instance.start)
+    mode = gpu.partition or config_manager.whole(pool.card)
+    return policy.DesiredGpu(
+        index=gpu.index,
+        instances=tuple(
+            policy.DesiredInstance(profile=one.profile.name, profile_id=one.profile.profile_id, start=one.start, size=one.size)
+            for one in placed
+        ),
+        partition=_partition(mode) if mode else None,
+        on_demand=by if gpu.mig_enabled and not placed else None,
+    )
 
 
-def _partition(mode: PartitionMode) -> dict[str, Any]:
-    return {"compute": mode.compute, "memory": mode.memory, "devices": mode.partitions, "memoryMiB": mode.memory_mib}
+def _partition(mode: PartitionMode) -> policy.DesiredPartition:
+    return policy.DesiredPartition(
+        compute=mode.compute, memory=mode.memory, devices=mode.partitions, memory_mib=mode.memory_mib
+    )
 
 
-def _shares(pool: PoolPlan) -> Iterator[dict[str, Any]]:
-    """Yield one entry for each profile, in the order of the devices."""
+def _shares(pool: PoolPlan) -> Iterator[policy.Share]:
+    """Yield one share for each profile, in the order of the devices."""
     for device in pool.samples:
         cap = device.cap_mib
-        yield {
-            "resource": device.resource,
-            "profile": device.profile,
-            "replicas": device.replicas,
-            "memoryMiB": device.memory_mib,
-            "capMiB": cap,
-            "toleranceMiB": 0 if cap is None else caps.tolerance_mib(pool.pool, cap),
-        }
+        yield policy.Share(
+            resource=device.resource,
+            profile=device.profile,
+            replicas=device.replicas,
+            memory_mib=device.memory_mib,
+            cap_mib=cap,
+            tolerance_mib=0 if cap is None else caps.tolerance_mib(pool.pool, cap),
+        )
+
+
+def _enforcement(wanted: Enforcement, *, has_caps: bool) -> policy.Enforcement:
+    return policy.Enforcement(
+        action=policy.Action(wanted.action.value),
+        grace_seconds=wanted.grace_seconds,
+        mechanism=policy.Mechanism(wanted.mechanism.value) if has_caps else policy.Mechanism.NONE,
+        notice_seconds=wanted.notice_seconds,
+    )
+
+
+def _rollout(wanted: Rollout) -> policy.Rollout:
+    windows = (
+        policy.Window(
+            days=tuple(map(policy.DAYS.index, one.days)),
+            start_minutes=int(one.start[:2]) * 60 + int(one.start[3:]),
+            duration_seconds=one.duration_seconds,
+            timezone=one.timezone,
+        )
+        for one in wanted.windows
+    )
+    return policy.Rollout(
+        max_unavailable=wanted.max_unavailable,
+        on_busy=policy.OnBusy(wanted.on_busy.value),
+        drain_timeout_seconds=wanted.drain_timeout_seconds,
+        is_paused=wanted.is_paused,
+        windows=tuple(windows),
+    )

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Policy
 from gpushare_node.reporting.outcome import Unmet
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"

@@ -21,8 +21,8 @@ from gpushare_node.cli.wiring import (
     tenancy_file,
     vendor_of,
 )
+from gpushare_node.contract.policy import Policy
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies

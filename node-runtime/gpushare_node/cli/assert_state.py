@@ -8,7 +8,7 @@ from gpushare_node.cli.policy_file import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
-from gpushare_node.core.policy import Backend, Policy
+from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import claim, layout_request
 from gpushare_node.reporting.results import Status, StepResult

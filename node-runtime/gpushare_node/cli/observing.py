@@ -11,7 +11,7 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, backend_of, open_driver
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.observer import Observer, Trouble
 from gpushare_node.gpus.driver_handle import DriverHandle

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
+from gpushare_node.contract.policy import read
+from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import read
-from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.reporting.log import escape
 
 STDIN = "-"

@@ -10,9 +10,9 @@ from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
+from gpushare_node.contract.policy import read
+from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import read
-from gpushare_node.core.strict_document import PolicyError
 from gpushare_node.membership.node_labels import is_requested
 from gpushare_node.membership.selection import Standing
 from gpushare_node.reporting.reasons import ConditionReason

@@ -32,10 +32,10 @@ from gpushare_node.backends.dra.allocations import read_claims
 from gpushare_node.backends.kubelet_files import KubeletFiles
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
+from gpushare_node.contract import policy as policies
+from gpushare_node.contract.policy import Policy, Vendor
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core import policy as policies
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.policy import Policy, Vendor
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS

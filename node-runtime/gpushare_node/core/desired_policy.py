@@ -2,8 +2,8 @@
 
 import hashlib
 
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Policy
 
 
 class DesiredPolicy(Struct):

@@ -5,13 +5,12 @@ thousands of namespaces. Owns the format on the node's side. Reads no files.
 """
 
 import json
-import re
 from enum import StrEnum
 
+from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core.strict_document import Field, PolicyError
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 class _ApiVersion(StrEnum):

@@ -8,8 +8,8 @@ in elapsed time, so on such a day its end differs on the clock. A day that the z
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
+from gpushare_node.contract.policy import DAYS, Window
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import DAYS, Window
 
 _UTC = "UTC"
 _DAYS_BACK = 8

@@ -14,9 +14,9 @@ from gpushare_node.adapters.kube.cluster import EventSink
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.backends.backend import Backend
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.clock import Clock, wall_seconds
-from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
 from gpushare_node.enforce.debt_records import is_news, keep, restore

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 
+from gpushare_node.contract.policy import Mechanism, Policy
 from gpushare_node.contract.struct import Struct, field
-from gpushare_node.core.policy import Mechanism, Policy
 from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue

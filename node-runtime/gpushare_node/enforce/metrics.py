@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from gpushare_node import __version__
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field
-from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.guard.process_list import Device, Mps, RejectReason, validate
 from gpushare_node.guard.verdicts import CapState, ContainerStatus

@@ -11,8 +11,8 @@ from functools import partial
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
 from gpushare_node.backends.backend import Checkpoint, CheckpointError
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.instance_watch import InstanceWatch
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus

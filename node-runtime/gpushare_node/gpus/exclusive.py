@@ -6,8 +6,7 @@ AMD's GPUs keep their modes: only a profile of the config manager changes them, 
 import hashlib
 from collections.abc import Sequence
 
-from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import (
+from gpushare_node.contract.policy import (
     Action,
     Backend,
     Card,
@@ -23,6 +22,7 @@ from gpushare_node.core.policy import (
     Stack,
     Vendor,
 )
+from gpushare_node.contract.struct import replace
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import GpuInfo
 

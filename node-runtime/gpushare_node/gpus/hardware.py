@@ -10,9 +10,9 @@ from contextlib import suppress
 from gpushare_node.adapters.host.devices import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.programs import openers_text

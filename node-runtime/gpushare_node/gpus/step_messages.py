@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import assert_never
 
-from gpushare_node.core.policy import DesiredInstance
+from gpushare_node.contract.policy import DesiredInstance
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.results import Status, StepResult

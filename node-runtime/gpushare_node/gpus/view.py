@@ -5,8 +5,8 @@ Owns how the driver's surveys become the NodeGpus that plans are made from. Make
 
 from collections.abc import Collection, Mapping
 
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 from gpushare_node.vendors import UUIDS

@@ -14,7 +14,7 @@ from gpushare_node.adapters.kube.cluster import (
     PodView,
 )
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
-from gpushare_node.core.policy import Partitioner, Policy, Vendor
+from gpushare_node.contract.policy import Partitioner, Policy, Vendor
 from gpushare_node.vendors import of
 
 _NAME = "app.kubernetes.io/name"

@@ -7,7 +7,7 @@ layout fits.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from gpushare_node.core.policy import Card, DesiredGpu, DesiredPartition, Partitioner
+from gpushare_node.contract.policy import Card, DesiredGpu, DesiredPartition, Partitioner
 from gpushare_node.partition.state import FaultKind, Gpu, Mig, Modes, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05

@@ -5,8 +5,8 @@ Owns the lookup of the policy's profiles in the driver's table. The table decide
 
 from collections.abc import Sequence
 
+from gpushare_node.contract.policy import DesiredInstance
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import DesiredInstance
 from gpushare_node.partition.placement import Place
 from gpushare_node.partition.state import Profile
 

@@ -7,8 +7,8 @@ follows from state and policy alone: after a crash, plan again from the state at
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gpushare_node.contract.policy import DesiredGpu, DesiredInstance, ModeSwitch, Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import DesiredGpu, DesiredInstance, ModeSwitch, Policy
 from gpushare_node.partition.fitness import (
     UnfitError,
     UnfitReason,

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
+from gpushare_node.contract.policy import Policy, Stack
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import Policy, Stack
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reconcile.run_context import RunContext

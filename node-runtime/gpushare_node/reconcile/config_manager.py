@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView

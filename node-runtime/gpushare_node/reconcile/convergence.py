@@ -6,10 +6,10 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, RETRY_ANNOTATION, NodeView
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus, worst
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
 from gpushare_node.gpus.view import GpuView

@@ -6,9 +6,9 @@ from typing import Protocol
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, PodView
 from gpushare_node.backends.backend import Backend
+from gpushare_node.contract.policy import Policy, Vendor
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock, wall_seconds
-from gpushare_node.core.policy import Policy, Vendor
 from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS

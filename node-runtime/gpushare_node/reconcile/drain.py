@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import OnBusy, Partitioner, Policy
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware

@@ -9,9 +9,9 @@ from typing import Any
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.contract import policy as policies
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core import policy as policies
-from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view

@@ -6,8 +6,8 @@ published first, and what needs the GPU without the server comes after that.
 
 from collections.abc import Callable
 
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import node_labels

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Unmet

@@ -16,9 +16,9 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.policy import Backend, Partitioner
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Backend, Partitioner
 from gpushare_node.membership.node_labels import find_owner
 from gpushare_node.membership.selection import Standing
 from gpushare_node.reconcile.client_pause import mig_managers, resume

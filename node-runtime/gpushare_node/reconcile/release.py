@@ -16,8 +16,8 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
 )
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Policy
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import node_labels

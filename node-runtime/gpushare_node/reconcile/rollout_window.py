@@ -16,8 +16,8 @@ What the plugin offers at the moment does not count: while it restarts it offers
 
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL, NodeView
+from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Backend, Policy
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership.node_labels import layout_request

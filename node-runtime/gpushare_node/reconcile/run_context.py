@@ -17,9 +17,9 @@ from gpushare_node.adapters.kube.cluster import (
     Taint,
 )
 from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
+from gpushare_node.contract import policy as policies
+from gpushare_node.contract.policy import Policy, PolicyError, read
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core import policy as policies
-from gpushare_node.core.policy import Policy, PolicyError, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership.node_labels import is_requested
 from gpushare_node.membership.selection import Selection, Standing

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
 from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint
+from gpushare_node.contract.policy import Mode, Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.policy import Mode, Policy
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.wording import join_first

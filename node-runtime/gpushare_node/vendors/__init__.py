@@ -5,7 +5,7 @@ What acts for a pool asks `of(policy.vendor)`; what only recognises what it find
 
 from collections.abc import Mapping
 
-from gpushare_node.core.policy import CLASS_PREFIX, Vendor
+from gpushare_node.contract.policy import CLASS_PREFIX, Vendor
 from gpushare_node.vendors.amd.names import AMD, is_here
 from gpushare_node.vendors.nvidia.names import NVIDIA
 from gpushare_node.vendors.vendor import GpuVendor

@@ -4,9 +4,9 @@ from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection, Request
 from gpushare_node.adapters.kube.slices import PATH
+from gpushare_node.contract.policy import DraShares, Policy
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.core.policy import DraShares, Policy
 from tests.e2e.cluster.dra.devices import DRIVER, MEMORY, Gpu, gpu_device, mig_device
 from tests.e2e.scale.still import Division
 

@@ -40,10 +40,10 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra import DraBackend
-from gpushare_node.core import policy as policies
+from gpushare_node.contract import policy as policies
+from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile

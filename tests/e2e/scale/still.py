@@ -6,8 +6,8 @@ from typing import Any
 
 from gpushare.catalog import cards
 from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Placement, Profile

@@ -4,8 +4,8 @@ import pytest
 
 from gpushare_node import vendors
 from gpushare_node.cli import wiring
+from gpushare_node.contract.policy import Backend, Vendor
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Backend, Vendor
 from tests.node.reconcile.loop_node import whole
 
 

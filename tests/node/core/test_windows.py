@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpushare_node.core.policy import DAYS, Window
+from gpushare_node.contract.policy import DAYS, Window
 from gpushare_node.core.windows import Position, locate
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600

@@ -11,8 +11,8 @@ from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Claim
 from gpushare_node.backends.dra.allocations import read_claims
 from gpushare_node.backends.kubelet_files import KubeletFiles
+from gpushare_node.contract.policy import Policy
 from gpushare_node.core import tenancy
-from gpushare_node.core.policy import Policy
 from gpushare_node.enforce.claims import joint_budgets, known_claims
 from gpushare_node.enforce.grants import Granted, by_container, foreign_ids, grant, sandbox_grants, terms
 from gpushare_node.enforce.wall_clock import WallClock

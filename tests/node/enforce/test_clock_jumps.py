@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube import slots
-from gpushare_node.core.policy import OnBusy
+from gpushare_node.contract.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import NOON, OLD, EnforcementFixture, await_end, container_id, lives
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_slot

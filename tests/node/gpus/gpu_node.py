@@ -10,8 +10,8 @@ from pathlib import Path
 from gpushare.catalog import cards
 from gpushare_node.adapters.host.devices import Machine
 from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.contract.policy import Card, Policy
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import Card, Policy
 from gpushare_node.gpus.hardware import GpuView, Hardware, PartitionResult
 from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.nvidia.session import Session

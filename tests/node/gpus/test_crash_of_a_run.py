@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100, SEVEN, GpuNode, policy
 

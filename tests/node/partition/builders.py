@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.catalog.cards import Geometry
-from gpushare_node.core.policy import (
+from gpushare_node.contract.policy import (
     Action,
     Card,
     DesiredGpu,

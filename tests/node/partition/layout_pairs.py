@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpushare.catalog.cards import MigProfile
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.partition.state import Gpu, NodeGpus
 from tests.compiler.mig import known_cards, reference_solver
 from tests.node.partition import builders

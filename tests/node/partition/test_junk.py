@@ -5,7 +5,7 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.core.policy import DesiredInstance
+from gpushare_node.contract.policy import DesiredInstance
 from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile

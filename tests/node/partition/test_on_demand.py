@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpushare_node.contract.policy import DesiredGpu, ModeSwitch, Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import DesiredGpu, ModeSwitch, Policy
 from gpushare_node.partition import UnfitReason, plan
 from gpushare_node.partition.operations import EnableMig
 from tests.node.partition.builders import gpu, instances, mig, policy, state

@@ -23,8 +23,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
-from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import (
+from gpushare_node.contract.policy import (
     Action,
     Card,
     DesiredGpu,
@@ -41,6 +40,7 @@ from gpushare_node.core.policy import (
     Vendor,
     read,
 )
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan

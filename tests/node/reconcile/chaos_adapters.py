@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from gpushare_node.adapters.host.files import Files
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.vendors.driver import GpuInfo, Versions
 from gpushare_node.vendors.nvidia.session import Session
 from tests.node.reconcile.loop_node import LoopNode

@@ -17,7 +17,7 @@ from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.core.policy import Backend, Policy, read
+from gpushare_node.contract.policy import Backend, Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.vendors.driver import GpuInfo

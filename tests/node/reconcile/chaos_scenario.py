@@ -7,9 +7,9 @@ from random import Random
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
+from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100

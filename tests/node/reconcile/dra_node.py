@@ -17,9 +17,9 @@ from gpushare_node.backends.backend import Allocation, Backend, Checkpoint, Clai
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
 from gpushare_node.backends.dra import DraBackend
+from gpushare_node.contract import policy as policies
+from gpushare_node.contract.policy import Dra, Policy, Share
 from gpushare_node.contract.struct import replace
-from gpushare_node.core import policy as policies
-from gpushare_node.core.policy import Dra, Policy, Share
 from gpushare_node.reconcile.dependencies import Dependencies
 from tests.node.reconcile.chaos_node import ChaosNode
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD

@@ -27,9 +27,9 @@ from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
+from gpushare_node.contract.policy import DAYS, DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import DAYS, DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from gpushare_node.contract.policy import DesiredGpu, Dra, ModeSwitch, Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import DesiredGpu, Dra, ModeSwitch, Policy
 from gpushare_node.vendors.nvidia.session import Session
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry

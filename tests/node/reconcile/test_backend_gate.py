@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
+from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason

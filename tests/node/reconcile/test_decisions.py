@@ -11,8 +11,8 @@ from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import labels, offer
 from gpushare_node.backends.device_plugin.offer import find_mismatch, find_stale
 from gpushare_node.backends.dra import slices
+from gpushare_node.contract.policy import Mode, Partitioner, read
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Mode, Partitioner, read
 from gpushare_node.membership import node_labels
 from gpushare_node.membership.node_labels import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume

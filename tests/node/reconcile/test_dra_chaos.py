@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.chaos_scenario import ChaosRun

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import MIG_LABEL
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Partitioner, Policy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import IDS
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, whole

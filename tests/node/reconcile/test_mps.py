@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.contract.policy import Mode, Policy, Stack
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Mode, Policy, Stack
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, whole

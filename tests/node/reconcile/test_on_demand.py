@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.chaos_node import is_clean

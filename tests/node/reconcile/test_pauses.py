@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
+from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import StepResult

@@ -7,10 +7,10 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.contract.policy import Stack
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.core.policy import Stack
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.results import StepResult
 from tests.node.gpus.gpu_node import H100

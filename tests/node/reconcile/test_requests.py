@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.contract.policy import OnBusy
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import OnBusy
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 from tests.support.fake_api.server import ApiServer
 

@@ -10,9 +10,9 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.no_cluster import NoCluster
+from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, Window, read
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import Mode, OnBusy, Partitioner, Policy, Window, read
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
+from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.policy import OnBusy, Policy
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gpushare_node.adapters.host.boot import boot_id
 from gpushare_node.adapters.host.programs import ROOTS, find
+from gpushare_node.contract.policy import Vendor
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Vendor
 from gpushare_node.vendors import of
 
 _RESET_SECONDS = 120.0

@@ -31,8 +31,8 @@ from gpushare_node.adapters.host.state_files import (
     read_repair_mark,
     read_unselected_mark,
 )
+from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import content_of
-from gpushare_node.core.strict_document import Field, PolicyError
 
 __all__ = [
     "CapRecord",

@@ -1,11 +1,10 @@
 """The contents of the state directory's files, and how each is parsed. Values only; opens no file."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare_node.contract.strict_document import Field
 from gpushare_node.contract.struct import Struct, field
-from gpushare_node.core.strict_document import Field
 
 
 class InstanceSpec(Struct):
@@ -88,7 +87,7 @@ class KeptContainer(Struct):
     caps: tuple[CapRecord, ...]
 
 
-_ACTION = re.compile("kill|evict|warn|none")
+_ACTION = "kill|evict|warn|none"
 
 
 class DebtRecord(Struct):

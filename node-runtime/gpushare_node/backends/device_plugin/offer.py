@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from gpushare_node.backends.leftovers import about_unregistered
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import UUIDS, advertised, is_gpu_resource, is_read_once

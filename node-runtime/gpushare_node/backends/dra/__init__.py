@@ -12,8 +12,8 @@ from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.backends.backend import Checkpoint, Socket
 from gpushare_node.backends.dra import slices
 from gpushare_node.backends.leftovers import about_unregistered
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.policy import Policy
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 

@@ -13,8 +13,8 @@ from gpushare_node.backends.backend import Allocation, CheckpointError, Claim
 from gpushare_node.backends.dra import driver_claims, kubelet_claims
 from gpushare_node.backends.dra.driver_claims import DriverClaims
 from gpushare_node.backends.dra.kubelet_claims import PodsClaim
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import Policy
 from gpushare_node.vendors import DRA_DRIVERS
 
 FOLDER = Path("/var/lib/kubelet")

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
+from gpushare_node.contract.strict_document import Field
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.strict_document import Field
 from gpushare_node.vendors import UUIDS
 
 _QUANTITY = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]{1,2}))?")

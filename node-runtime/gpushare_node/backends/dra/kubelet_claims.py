@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 
+from gpushare_node.contract.strict_document import Field
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.strict_document import Field
 
 
 class PodsClaim(Struct):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
-from gpushare_node.core.policy import DraShares, ModeSwitch, Policy, Share
+from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.reporting.wording import join_first

@@ -6,7 +6,7 @@ Of ROCm k8s-device-plugin v1.31.0.10, gpu-operator v1.5.1 and device-config-mana
 import os
 from pathlib import Path
 
-from gpushare_node.core.policy import Vendor
+from gpushare_node.contract.policy import Vendor
 from gpushare_node.vendors.driver import Driver, Observe, ignore
 from gpushare_node.vendors.vendor import GpuVendor, NoExecuteTaint
 

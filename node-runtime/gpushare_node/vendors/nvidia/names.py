@@ -1,6 +1,6 @@
 """NVIDIA: the names of its resources, and of the labels and programs on nodes; its driver is opened on demand."""
 
-from gpushare_node.core.policy import Vendor
+from gpushare_node.contract.policy import Vendor
 from gpushare_node.vendors.driver import Driver, Observe, ignore
 from gpushare_node.vendors.vendor import GpuVendor
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 from tests.node.reconcile import amd_change
 from tests.node.reconcile import test_config_manager as fast
 from tests.node.reconcile.amd_change import at_peace, ready

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare_node.backends.backend import Allocation
 from gpushare_node.backends.dra.allocations import read_claims
-from gpushare_node.core.policy import Policy
+from gpushare_node.contract.policy import Policy
 
 RECORDED = Path(__file__).with_name("files")
 SCENES = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())

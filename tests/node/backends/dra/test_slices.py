@@ -4,8 +4,8 @@ import pytest
 
 from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, are_on_demand, view_slices
 from gpushare_node.backends.dra import slices
+from gpushare_node.contract.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.backends.dra.claim_files import SCENES, recorded
 from tests.node.reconcile.dra_node import by_claims

@@ -1,35 +1,54 @@
-"""Reading a policy: what it becomes, and where and how it is refused."""
+"""The format of a policy: what its text becomes, where and how it is refused, and that it is read as it was written."""
 
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpushare_node.core.policy import (
+from gpushare.core import emit
+from gpushare_node.contract.policy import (
+    DAYS,
     Action,
+    Adoption,
     Backend,
+    Card,
+    DesiredGpu,
     DesiredInstance,
+    DesiredPartition,
     Dra,
     DraShares,
+    Enforcement,
+    Mechanism,
     Mode,
     ModeSwitch,
     OnBusy,
+    Partitioner,
+    Policy,
     PolicyError,
+    RepartitioningTaint,
+    Rollout,
+    Share,
+    Stack,
     Vendor,
+    Window,
+    document,
     read,
 )
+from gpushare_node.contract.struct import replace
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 
 
-def document() -> Any:
+def example() -> Any:
     return yaml.safe_load((EXAMPLES / "04-a100-training-mig/bundle/chart/files/policies/balanced.yaml").read_text())
 
 
 def at(path: tuple[str | int, ...], value: object) -> str:
     """The document's text with one value changed."""
-    whole = inner = document()
+    whole = inner = example()
     for step in path[:-1]:
         inner = inner[step]
     inner[path[-1]] = value
@@ -43,15 +62,15 @@ def refused(text: str) -> PolicyError:
 
 
 def test_a_policy_becomes_values_with_one_entry_for_each_gpu() -> None:
-    policy = read(yaml.safe_dump(document()))
+    policy = read(yaml.safe_dump(example()))
     assert (policy.pool, policy.cluster, policy.mode) == ("balanced", "training", Mode.MIG)
     assert (policy.card.id, policy.card.memory_mib) == ("a100-sxm4-80gb", 81920)
     assert [gpu.index for gpu in policy.gpus] == list(range(8))
     assert policy.gpus[7].instances[0] == DesiredInstance(profile="2g.20gb", profile_id=14, start=0, size=2)
     assert dict(policy.resources)["nvidia.com/mig-1g.10gb"] == 16
-    assert policy.enforcement.action is Action(document()["spec"]["enforcement"]["action"])
-    assert policy.rollout.on_busy is OnBusy(document()["spec"]["rollout"]["onBusy"])
-    assert hash(policy) == hash(read(yaml.safe_dump(document())))
+    assert policy.enforcement.action is Action(example()["spec"]["enforcement"]["action"])
+    assert policy.rollout.on_busy is OnBusy(example()["spec"]["rollout"]["onBusy"])
+    assert hash(policy) == hash(read(yaml.safe_dump(example())))
 
 
 REFUSED = [
@@ -98,7 +117,7 @@ def test_policy_error_names_the_path_and_what_is_expected(path, value, where, me
 
 
 def test_missing_field_is_reported_by_its_path() -> None:
-    whole = document()
+    whole = example()
     del whole["spec"]["rollout"]["onBusy"]
     error = refused(yaml.safe_dump(whole))
     assert (error.path, error.message) == ("spec.rollout.onBusy", "is missing")
@@ -141,38 +160,38 @@ def test_deeply_nested_text_is_refused_without_a_crash(opener: str) -> None:
 
 
 def test_a_value_that_contains_itself_is_refused_like_any_other() -> None:
-    text = yaml.safe_dump(document()).replace("namespaces: []", "namespaces: &a [*a]")
+    text = yaml.safe_dump(example()).replace("namespaces: []", "namespaces: &a [*a]")
     error = refused(text)
     assert (error.path, error.message) == ("spec.namespaces[0]", "must be text, not a list of 1 items")
 
 
 def test_fields_of_a_later_release_are_ignored_and_named() -> None:
-    whole = document()
+    whole = example()
     whole["spec"]["fabric"] = {"partition": 1}
     whole["spec"]["gpus"][0]["colour"] = "red"
     whole["spec"]["rollout"]["odd key"] = 1
     policy = read(yaml.safe_dump(whole))
-    assert policy == read(yaml.safe_dump(document()))
+    assert policy == read(yaml.safe_dump(example()))
     assert set(policy.ignored) == {"spec.fabric", "spec.gpus[0].colour", "spec.rollout['odd key']"}
-    assert read(yaml.safe_dump(document())).ignored == ()
+    assert read(yaml.safe_dump(example())).ignored == ()
 
 
 def test_policy_of_the_previous_release_is_read_without_newer_fields() -> None:
-    whole = document()
+    whole = example()
     del whole["spec"]["enforcement"]["noticeSeconds"]
     assert read(yaml.safe_dump(whole)).enforcement.notice_seconds is None
 
 
 def test_a_policy_that_names_no_backend_and_no_vendor_means_nvidias_device_plugin() -> None:
-    plain = read(yaml.safe_dump(document()))
+    plain = read(yaml.safe_dump(example()))
     assert (plain.backend, plain.vendor) == (Backend.DEVICE_PLUGIN, Vendor.NVIDIA)
-    whole = document()
+    whole = example()
     whole["spec"] |= {"backend": "device-plugin", "vendor": "nvidia"}
     assert read(yaml.safe_dump(whole)) == plain
 
 
 def test_a_policy_of_dra_counts_devices_by_class_and_has_no_profile() -> None:
-    whole = document()
+    whole = example()
     spec = whole["spec"]
     spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": "memory", "onDemand": False}, "profile": None}
     spec["resources"] = {"gpushare-balanced-1g-10gb": 16}
@@ -186,7 +205,7 @@ def test_a_policy_of_dra_counts_devices_by_class_and_has_no_profile() -> None:
 
 
 def test_a_policy_of_instances_on_demand_has_none_and_says_who_switches_mig() -> None:
-    whole = document()
+    whole = example()
     spec = whole["spec"]
     spec |= {"backend": "dra", "dra": {"driver": "gpu.nvidia.com", "shares": None, "onDemand": True}, "profile": None}
     spec["resources"] = {"gpushare-balanced-1g-10gb": 14}
@@ -197,17 +216,119 @@ def test_a_policy_of_instances_on_demand_has_none_and_says_who_switches_mig() ->
         policy = read(yaml.safe_dump(whole))
         assert policy.is_on_demand
         assert {(gpu.instances, gpu.on_demand) for gpu in policy.gpus} == {((), switch)}
-    assert not read(yaml.safe_dump(document())).is_on_demand
+    assert not read(yaml.safe_dump(example())).is_on_demand
 
 
 def test_obsolete_tenancy_in_a_policy_is_ignored_and_reported() -> None:
-    whole = document()
+    whole = example()
     whole["spec"]["tenancy"] = {"scope": "cluster", "admission": "deny", "platformNamespaces": [], "tenantNamespaces": ["a"]}
     policy = read(yaml.safe_dump(whole))
-    assert policy == read(yaml.safe_dump(document()))
+    assert policy == read(yaml.safe_dump(example()))
     assert policy.ignored == ("spec.tenancy",)
 
 
 def test_unknown_values_of_known_fields_are_refused() -> None:
     for path, value in ((("spec", "mode"), "vgpu"), (("apiVersion",), "gpushare.dev/v2")):
         refused(at(path, value))
+
+
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+TEXTS = st.text("aZ0:#-'\"\n\té €", min_size=1, max_size=6)
+SIZES = st.none() | st.integers(1, 2**40)
+WINDOWS = st.builds(
+    Window,
+    days=st.lists(st.integers(0, len(DAYS) - 1), min_size=1).map(tuple),
+    start_minutes=st.integers(0, 24 * 60 - 1),
+    duration_seconds=st.integers(1, 7 * 24 * 3600),
+    timezone=st.sampled_from(["UTC", "Europe/Zurich", "America/Indiana/Knox"]),
+)
+ROLLOUTS = st.builds(
+    Rollout,
+    max_unavailable=st.integers(1, 99) | st.from_regex("[1-9][0-9]?%", fullmatch=True),
+    on_busy=st.sampled_from(OnBusy),
+    drain_timeout_seconds=st.integers(0, 10**6),
+    is_paused=st.booleans(),
+    windows=st.lists(WINDOWS, max_size=3).map(tuple),
+)
+INSTANCES = st.builds(
+    DesiredInstance, profile=TEXTS, profile_id=st.none() | st.integers(0, 99), start=st.integers(0, 7), size=st.integers(1, 8)
+)
+PARTITIONS = st.builds(
+    DesiredPartition,
+    compute=st.sampled_from(["SPX", "CPX"]),
+    memory=st.sampled_from(["NPS1", "NPS4"]),
+    devices=st.integers(1, 8),
+    memory_mib=SIZES,
+)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Policies that the format has a text for; few different GPUs, so that some are equal."""
+    vendor, backend = draw(st.sampled_from(Vendor)), draw(st.sampled_from(Backend))
+    dra = None
+    if backend is Backend.DRA:
+        dra = draw(st.builds(Dra, driver=NAMES, shares=st.none() | st.sampled_from(DraShares), on_demand=st.booleans()))
+    is_on_demand = dra is not None and dra.on_demand
+    kinds = st.builds(
+        DesiredGpu,
+        index=st.just(0),
+        instances=st.just(()) if is_on_demand else st.lists(INSTANCES, max_size=3).map(tuple),
+        partition=st.none() | PARTITIONS,
+        on_demand=st.sampled_from(ModeSwitch) if is_on_demand else st.none(),
+    )
+    kinds = st.sampled_from(draw(st.lists(kinds, min_size=1, max_size=3)))
+    gpus = (replace(draw(kinds), index=index) for index in range(draw(st.integers(1, 16))))
+    resource = st.builds("{}{}".format, st.just("gpushare-" if dra else vendor.resources), NAMES)
+    has_profile = vendor is Vendor.NVIDIA and dra is None
+    shares = st.builds(
+        Share,
+        resource=resource,
+        profile=st.none() | TEXTS,
+        replicas=st.integers(1, 1024),
+        memory_mib=SIZES,
+        cap_mib=SIZES,
+        tolerance_mib=st.integers(0, 2**40),
+    )
+    return draw(
+        st.builds(
+            Policy,
+            pool=NAMES,
+            cluster=NAMES,
+            card=st.builds(
+                Card,
+                id=TEXTS,
+                name=TEXTS,
+                pci_device_ids=st.lists(st.from_regex("0x[0-9A-F]{8}", fullmatch=True)).map(tuple),
+                memory_mib=SIZES,
+            ),
+            mode=st.sampled_from(Mode),
+            stack=st.sampled_from(Stack),
+            partitioner=st.sampled_from(Partitioner),
+            profile=st.sampled_from(["mig-01234567"] if has_profile else ["", "mig-01234567"]),
+            mig_config=st.none() | NAMES,
+            gpus=st.just(tuple(gpus)),
+            resources=st.dictionaries(resource, st.integers(1, 2**40), min_size=1).map(lambda found: tuple(found.items())),
+            shares=st.lists(shares, min_size=1, max_size=3).map(tuple),
+            enforcement=st.builds(
+                Enforcement,
+                action=st.sampled_from(Action),
+                grace_seconds=st.integers(0, 10**6),
+                mechanism=st.sampled_from(Mechanism),
+                notice_seconds=st.none() | st.integers(0, 10**6),
+            ),
+            rollout=ROLLOUTS,
+            namespaces=st.lists(NAMES).map(tuple),
+            repartitioning_taint=st.sampled_from(RepartitioningTaint),
+            adoption=st.sampled_from(Adoption),
+            backend=st.just(backend),
+            vendor=st.just(vendor),
+            manager_config=st.none() | st.just("cpx-nps4-8-0123abcd"),
+            dra=st.just(dra),
+        )
+    )
+
+
+@given(policies())
+def test_a_policy_is_read_as_it_was_written(policy: Policy) -> None:
+    assert read(emit.yaml_text(document(policy))) == policy

@@ -1,18 +1,19 @@
-"""Policy: the desired state of a node of one pool, and the reader of its text (kind NodePolicy, version 1).
+"""Policy: the desired state of a node of one pool, and its format (NodePolicy v1): `document` writes it, `read` reads it.
 
-Owns the format on the node's side. A policy is fully validated when it is read: it has every GPU index exactly once, and MIG
-is on if and only if it wants instances, or the DRA driver makes them. Reads no files; does not know cards or hardware.
+A policy is fully validated when it is read: it has every GPU index exactly once, and MIG is on if and only if it wants
+instances, or the DRA driver makes them. Reads no files; does not know cards or hardware.
 """
 
 import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 import yaml
 
+from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core.strict_document import Field, PolicyError
 
 __all__ = [
     "CLASS_PREFIX",
@@ -39,29 +40,30 @@ __all__ = [
     "Stack",
     "Vendor",
     "Window",
+    "document",
     "read",
 ]
 
 _MAX_GPUS = 16
 _MAX_REPLICAS = 1024
 
-_POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_PCI_ID = re.compile(r"0x[0-9A-F]{8}")
-_PROFILE_KEY = re.compile(r"[a-z][a-z-]{0,51}-[0-9a-f]{8}")
+_POOL = r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?"
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_PCI_ID = r"0x[0-9A-F]{8}"
+_PROFILE_KEY = r"[a-z][a-z-]{0,51}-[0-9a-f]{8}"
 _MAX_PARTITIONS = 8
-_MANAGER_CONFIG = re.compile(r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}")
-_COMPUTE = re.compile("[A-Z]PX")
-_MEMORY = re.compile("NPS[0-9]")
+_MANAGER_CONFIG = r"[a-z]+-nps[1-8]-[0-9]{1,2}-[0-9a-f]{8}"
+_COMPUTE = "[A-Z]PX"
+_MEMORY = "NPS[0-9]"
 CLASS_PREFIX = "gpushare-"
 """With which the names of the bundle's DeviceClasses begin."""
-_CLASS = re.compile(CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?")
-_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
-_PERCENT = re.compile(r"[1-9][0-9]*%")
+_CLASS = CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?"
+_DRIVER = r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?"
+_PERCENT = r"[1-9][0-9]*%"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_DAY = re.compile("|".join(DAYS))
-_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
-_TIME_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
+_DAY = "|".join(DAYS)
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME_ZONE = r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}"
 _MAX_WINDOW_SECONDS = 7 * 24 * 3600
 
 # What PyYAML's constructors raise, besides its own errors, for text such as `!!bool x` or `2000-13-01`.
@@ -381,6 +383,106 @@ class Policy(Struct):
         return own == (other.mode, other.profile, other.manager_config, other.gpus, other.resources)
 
 
+def document(policy: Policy) -> dict[str, Any]:
+    """Return what `read` reads this policy from: equal GPUs are one entry, and later fields are only where they are set.
+
+    The order of the keys is part of the format: a changed text of a policy restarts the pods of its pool.
+    """
+    vendor = {} if policy.vendor is Vendor.NVIDIA else {"vendor": policy.vendor.value}
+    has_manager = policy.vendor is Vendor.AMD or policy.manager_config is not None
+    taint = policy.repartitioning_taint
+    spec = {
+        "card": {
+            "id": policy.card.id,
+            "name": policy.card.name,
+            "pciDeviceIds": list(policy.card.pci_device_ids),
+            "memoryMiB": policy.card.memory_mib,
+        },
+        "gpusPerNode": len(policy.gpus),
+        "mode": policy.mode.value,
+        **vendor,
+        "stack": policy.stack.value,
+        "partitioner": policy.partitioner.value,
+        "profile": policy.profile or None,
+        "migConfig": policy.mig_config,
+        **({"managerConfig": policy.manager_config} if has_manager else {}),
+        **({"backend": policy.backend.value} if policy.backend is not Backend.DEVICE_PLUGIN else {}),
+        **({"dra": _dra_entry(policy.dra)} if policy.dra else {}),
+        "gpus": _groups(policy.gpus),
+        "resources": dict(policy.resources),
+        "shares": [
+            {
+                "resource": share.resource,
+                "profile": share.profile,
+                "replicas": share.replicas,
+                "memoryMiB": share.memory_mib,
+                "capMiB": share.cap_mib,
+                "toleranceMiB": share.tolerance_mib,
+            }
+            for share in policy.shares
+        ],
+        "enforcement": {
+            "action": policy.enforcement.action.value,
+            "graceSeconds": policy.enforcement.grace_seconds,
+            "mechanism": policy.enforcement.mechanism.value,
+            "noticeSeconds": policy.enforcement.notice_seconds,
+        },
+        "rollout": rollout_document(policy.rollout),
+        "namespaces": list(policy.namespaces),
+        **({"repartitioningTaint": taint.value} if taint is not RepartitioningTaint.DEFAULT else {}),
+        **({"adoption": policy.adoption.value} if policy.observes else {}),
+    }
+    metadata = {"name": policy.pool, "cluster": policy.cluster}
+    return {"apiVersion": _ApiVersion.V1.value, "kind": _Kind.NODE_POLICY.value, "metadata": metadata, "spec": spec}
+
+
+def _groups(gpus: tuple[DesiredGpu, ...]) -> list[dict[str, Any]]:
+    """Return one entry for equal GPUs, in the order of the first of each."""
+    found: dict[DesiredGpu, list[int]] = {}
+    for gpu in gpus:
+        found.setdefault(replace(gpu, index=0), []).append(gpu.index)
+    return [
+        {
+            "indexes": indexes,
+            "mig": bool(gpu.instances) or gpu.on_demand is ModeSwitch.RUNTIME,
+            "instances": [
+                {"profile": one.profile, "profileId": one.profile_id, "start": one.start, "size": one.size}
+                for one in gpu.instances
+            ],
+            **({"partition": _partition_entry(gpu.partition)} if gpu.partition else {}),
+        }
+        for gpu, indexes in found.items()
+    ]
+
+
+def _dra_entry(one: Dra) -> dict[str, Any]:
+    return {"driver": one.driver, "shares": one.shares.value if one.shares else None, "onDemand": one.on_demand}
+
+
+def _partition_entry(one: DesiredPartition) -> dict[str, Any]:
+    return {"compute": one.compute, "memory": one.memory, "devices": one.devices, "memoryMiB": one.memory_mib}
+
+
+def rollout_document(rollout: Rollout) -> dict[str, Any]:
+    """Return the entry of a rollout; `paused` and `windows` only if they are set."""
+    windows = [
+        {
+            "days": [DAYS[day] for day in window.days],
+            "start": f"{window.start_minutes // 60:02}:{window.start_minutes % 60:02}",
+            "durationSeconds": window.duration_seconds,
+            "timezone": window.timezone,
+        }
+        for window in rollout.windows
+    ]
+    return {
+        "maxUnavailable": rollout.max_unavailable,
+        "onBusy": rollout.on_busy.value,
+        "drainTimeoutSeconds": rollout.drain_timeout_seconds,
+        **({"paused": True} if rollout.is_paused else {}),
+        **({"windows": windows} if windows else {}),
+    }
+
+
 @lru_cache(maxsize=2)
 def read(text: str) -> Policy:
     """Return the policy in this text. PolicyError, with the path inside the document, if it is not a valid policy.
@@ -422,7 +524,7 @@ def read(text: str) -> Policy:
     if not is_dra and spec["dra"].value is not None:
         raise spec["dra"].refusal("must be null without the back end dra")
     has_profile = vendor is Vendor.NVIDIA and not is_dra
-    name = _CLASS if is_dra else re.compile(re.escape(vendor.resources) + "(?s:.*)")
+    name = _CLASS if is_dra else re.escape(vendor.resources) + "(?s:.*)"
     dra = _dra(spec["dra"]) if is_dra else None
     is_on_demand = dra is not None and dra.on_demand
     policy = Policy(
@@ -516,11 +618,11 @@ def _instance(value: Field) -> DesiredInstance:
     )
 
 
-def _resources(value: Field, name: re.Pattern[str] | None) -> tuple[tuple[str, int], ...]:
+def _resources(value: Field, name: str | None) -> tuple[tuple[str, int], ...]:
     entries = value.entries(at_least=1)
     for key, count in entries:
-        if name is not None and not name.fullmatch(key):
-            raise PolicyError(count.path, f"must have a name that matches {name.pattern}")
+        if name is not None and not re.fullmatch(name, key):
+            raise PolicyError(count.path, f"must have a name that matches {name}")
     return tuple((key, count.integer(at_least=1)) for key, count in entries)
 
 
@@ -533,7 +635,7 @@ def _dra(value: Field) -> Dra:
     )
 
 
-def _share(value: Field, resource: re.Pattern[str]) -> Share:
+def _share(value: Field, resource: str) -> Share:
     fields = value.fields("resource", "profile", "replicas", "memoryMiB", "capMiB", "toleranceMiB")
     return Share(
         resource=fields["resource"].text(resource),

@@ -70,12 +70,12 @@ class Field(Struct):
             raise self.refusal(f"must have {at_least} or more items")
         return tuple(self._child(item, f"{self.path}[{number}]") for number, item in enumerate(self.value))
 
-    def text(self, pattern: re.Pattern[str] | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
+    def text(self, pattern: str | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
         """Return text that the pattern, if any, matches as a whole; lengths are in characters."""
         if not isinstance(self.value, str):
             raise self.refusal("must be text")
-        if pattern is not None and not pattern.fullmatch(self.value):
-            raise self.refusal(f"must match {pattern.pattern}")
+        if pattern is not None and not re.fullmatch(pattern, self.value):
+            raise self.refusal(f"must match {pattern}")
         if len(self.value) < at_least:
             raise self.refusal("must not be empty")
         if at_most is not None and len(self.value) > at_most:

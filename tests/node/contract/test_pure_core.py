@@ -6,14 +6,12 @@ from tests.contract.test_layers import NODE, imports
 
 PURE = {
     "contract": (),
-    "core.strict_document": ("contract",),
-    "core.policy": ("contract", "core.strict_document"),
-    "partition": ("contract", "core.policy"),
+    "partition": ("contract",),
     "guard": ("contract",),
 }
 """Modules, and packages with all their modules: what of ours they may import beside themselves."""
 WITHOUT_A_WORLD = {"collections", "collections.abc", "enum", "functools", "math", "operator", "re", "types", "typing"}
-PARSER = {"gpushare_node.core.policy": {"yaml"}}
+PARSER = {"gpushare_node.contract.policy": {"yaml"}}
 
 
 def is_in(module: str, rooms: tuple[str, ...]) -> bool:

@@ -9,10 +9,8 @@ import os
 import sys
 from pathlib import PurePath
 
-from gpushare import __version__
 from gpushare.cli import streams
-from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode, FindingsError
-from gpushare.core.errors import HintedError
+from gpushare.cli.exits import BrokenOutputError, ExitCode, FindingsError
 
 COMPLETE_VARIABLE = "_GPUSHARE_COMPLETE"
 
@@ -39,33 +37,19 @@ def call() -> int:
         return commands.run(program, sys.argv[1:] or ["--help"], COMPLETE_VARIABLE, os.environ.get(COMPLETE_VARIABLE))
     except FindingsError as found:
         return found.code
-    except (HintedError, BrokenOutputError, OSError) as problem:
-        return _environment_error(problem)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as problem:
-        return _internal_error(problem)
+        return _failed(problem)
 
 
-def _environment_error(problem: HintedError | BrokenOutputError | OSError) -> ExitCode:
-    if isinstance(problem, OSError):
-        if problem.filename is None:
-            return _environment_error(streams.refused(problem))
-        problem = CouldNotRunError(f"{os.fsdecode(problem.filename)}: {streams.reason(problem)}")
+def _failed(problem: Exception) -> ExitCode:
+    if isinstance(problem, OSError) and problem.filename is None:
+        problem = streams.refused(problem)
     if isinstance(problem, BrokenOutputError):
         return ExitCode.READER_GONE
-    from gpushare.core.printable import visible  # noqa: PLC0415 - a name in a message may contain any character
+    from gpushare.cli import failure  # noqa: PLC0415 - only a run that failed needs it
 
-    streams.warn(f"gpushare: {visible(str(problem))}\n" + streams.hint(visible(problem.hint)))
-    return ExitCode.COULD_NOT_RUN
-
-
-def _internal_error(problem: Exception) -> ExitCode:
-    from traceback import format_exception  # noqa: PLC0415 - only an internal error needs it
-
-    streams.warn("".join(format_exception(problem)))
-    streams.warn(
-        f"gpushare: this is a bug in gpushare {__version__}, not in your input ({type(problem).__name__})\n"
-        + streams.hint("please report it with the text above and the intent that shows it")
-    )
-    return ExitCode.BUG
+    found = failure.of(problem)
+    streams.warn(found.text)
+    return found.code

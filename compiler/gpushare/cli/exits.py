@@ -28,11 +28,12 @@ class CouldNotRunError(HintedError):
 
 
 class FindingsError(Exception):
-    """Findings that end the run, and are reported already; `code` is what they mean."""
+    """Findings that end the run, and are reported already; `code` is what they mean, `summary` says how many there are."""
 
-    def __init__(self, code: ExitCode) -> None:
+    def __init__(self, code: ExitCode, summary: str = "") -> None:
         super().__init__()
         self.code = code
+        self.summary = summary
 
 
 class BrokenOutputError(Exception):

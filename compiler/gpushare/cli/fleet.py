@@ -1,270 +1,197 @@
-"""`gpushare compile --fleet`, and what `plan --fleet` shares with it: every cluster of a file, each in a process of its own.
+"""A fleet: a command runs for every cluster of a file, one after another, and none stops or spoils another."""
 
-A process of its own keeps what goes wrong in one cluster, even a lack of memory, from the others.
-"""
-
-import json
+import io
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
-from gpushare.cli import fleet_gitops, report, streams
-from gpushare.cli.exits import ExitCode
-from gpushare.cli.fleet_cluster import Cluster
+from gpushare.cli import failure, report, streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.cli.report import Format
-from gpushare.core import emit
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
-from gpushare.reading import schema, source
-from gpushare.reading.source import Source
+from gpushare.intent.gitops import TOOLS
+from gpushare.reading import overlay, schema, source
 from gpushare_node.contract.struct import Struct
 
-_WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT_RUN)
-"""From the best on; any other code is worse than these."""
+_WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT_RUN, ExitCode.BUG)
+"""From the best on."""
+_FAILED = {ExitCode.FINDINGS: "findings", ExitCode.COULD_NOT_RUN: "could-not-run", ExitCode.BUG: "bug"}
 
 
-_MESSAGES = ("gpushare:", "Error:")
-"""What a line begins with that says why a compile could not run; before click's own are lines on the usage."""
+class Cluster(Struct):
+    """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
+
+    name: str
+    intent: str
+    overlays: tuple[str, ...]
+    output: str
+
+
+class Made(Struct):
+    """What a command made of a cluster: its exit code, the outcome in a word, what to say in lines, and the result itself."""
+
+    code: ExitCode
+    outcome: str
+    text: str
+    result: Any = None
 
 
 class Done(Struct):
-    """What the process of a cluster returned: its exit code and its two outputs."""
+    """What became of a cluster, and what was said on stderr. Where the command failed, the made has no result."""
 
     cluster: Cluster
-    code: int
-    out: str
-    err: str
+    made: Made
+    message: str
 
 
-def compile_fleet(file: str, *, check: bool, jobs: int | None, style: str | None, strict: bool) -> ExitCode:
-    """Compile every cluster that the file lists, write what became of each, and return the worst exit code."""
-    form = report.chosen(style)
-    clusters = read(file, form)
-    if clusters is None:
-        return ExitCode.FINDINGS
-    options = [*(["--check"] if check else []), *(["--strict"] if strict else []), "--format", form.value]
-    done = run(clusters, lambda one: ["compile", one.intent, *one.over, "-o", one.output, *options], jobs)
-    worst = worst_of(done)
-    if form is Format.JSON:
-        streams.product(emit.json_text(_document(done, worst, check=check)))
-    elif form is Format.SARIF:
-        streams.product(emit.json_text(_sarif(done)))
-        _tell_failures(done)
-    else:
-        streams.warn("".join(one.err for one in done if one.err))
-        streams.write("".join(_lines(done, check=check)))
-    return worst
-
-
-def read(file: str, form: Format) -> list[Cluster] | None:
-    """Return the clusters that the file lists; None if it has findings, which are reported."""
-    absent = "list the clusters in it: clusters: {north: {intent: base.yaml, output: clusters/north/bundle}}"
-    data, name = streams.read(file, source.MAX_BYTES, absent)
-    document = source.read(data, name)
-    findings = _findings(document, _folder(file))
-    if not findings:
-        clusters = _clusters(document.data, _folder(file))
-        every = fleet_gitops.synced(clusters)
-        findings = [_synced(*clash) for clash in fleet_gitops.clashes(every)]
-        for warning in fleet_gitops.misplaced(every):
-            streams.warn(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
-        if not findings:
-            return clusters
-    as_product = form in (Format.JSON, Format.SARIF)
-    report.report([document.locate(finding) for finding in findings], document, form, as_product=as_product)
-    return None
-
-
-def worst_of(done: Sequence[Done]) -> ExitCode:
-    """Return the exit code of the whole run."""
-    worst = max((one.code for one in done), key=_badness)
-    return ExitCode(worst) if worst in set(ExitCode) else ExitCode.BUG
-
-
-def _processors() -> int:
-    """Return how many processors this process may use; where the system does not say (macOS), how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _badness(code: int) -> int:
-    return _WORST.index(ExitCode(code)) if code in _WORST else len(_WORST)
-
-
-def _folder(file: str) -> Path:
-    return Path() if file == "-" else Path(file).parent
-
-
-def _findings(document: Source, folder: Path) -> list[Finding]:
-    """Return what is wrong with the file: its text, its shape, or folders that clusters share."""
-    if document.findings:
-        return list(document.findings)
-    wrong = schema.violations(document.data, "fleet.v1", ())
-    return wrong or list(_shared_folders(document.data, folder))
-
-
-def _shared_folders(document: Any, folder: Path) -> Iterator[Finding]:
-    taken: dict[Path, str] = {}
-    for name, cluster in document["clusters"].items():
-        output = Path(os.path.realpath(folder / cluster["output"]))
-        owner = taken.setdefault(output, name)
-        if owner != name:
-            yield _shared(name, f"the cluster {owner} has the same folder")
-    for output, name in taken.items():
-        around = next((taken[above] for above in output.parents if above in taken), None)
-        if around is not None:
-            yield _shared(name, f"the folder is inside that of the cluster {around}")
-
-
-def _shared(name: str, message: str) -> Finding:
-    hints = ("give each cluster a folder of its own",)
-    return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
-
-
-def _synced(name: str, message: str) -> Finding:
-    hints = ("give each cluster a name and a gitops path of its own, in its overlay",)
-    return Finding(code="GS740", message=message, path=("clusters", name), on_key=True, hints=hints)
-
-
-def _clusters(document: Any, folder: Path) -> list[Cluster]:
-    def path(written: str) -> str:
-        joined = str(folder / written)
-        return f"./{joined}" if joined.startswith("-") else joined  # `-` is standard input, `--x` an option
-
-    return [
-        Cluster(
-            name=name,
-            intent=path(cluster["intent"]),
-            overlays=tuple(map(path, cluster.get("overlays", ()))),
-            output=path(cluster["output"]),
-        )
-        for name, cluster in document["clusters"].items()
-    ]
-
-
-def run(clusters: Sequence[Cluster], words: Callable[[Cluster], Sequence[str]], jobs: int | None) -> list[Done]:
-    """Run a command of gpushare for every cluster, at most `jobs` at a time, and return what became of each, in their order."""
-
-    def run_one(cluster: Cluster) -> Done:
-        # -P: a file of the user's that is called like a module of ours is not imported.
-        command = [sys.executable, "-P", "-m", "gpushare", *words(cluster)]
-        try:
-            made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603 - our own
-        except OSError as problem:  # no memory or no process is left
-            err = f"gpushare: cannot start the {command[4]} of {cluster.name}: {problem.strerror}\n"
-            return Done(cluster=cluster, code=ExitCode.COULD_NOT_RUN, out="", err=err)
-        out, err = made.stdout.decode(errors="replace"), made.stderr.decode(errors="replace")
-        if made.returncode < 0:
-            err += f"gpushare: signal {-made.returncode} killed the {command[4]} of {cluster.name}\n"
-        return Done(cluster=cluster, code=made.returncode, out=out, err=err)
-
-    done = []
-    with ThreadPoolExecutor(jobs or _processors()) as threads:
-        for one in threads.map(run_one, clusters):
-            done.append(one)
-            streams.progress(f"{len(done)} of {pluralize(len(clusters), 'cluster')}")
+def run(file: str, form: Format, make: Callable[[Cluster], Made]) -> list[Done]:
+    """Return what became of every cluster that the file lists. Raises FindingsError if the file has findings."""
+    done: list[Done] = []
+    clusters = _read(file, form)
+    for cluster in clusters:
+        said = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with redirect_stderr(said):
+            try:
+                made = make(cluster)
+            except FindingsError as found:
+                made = Made(code=found.code, outcome=_FAILED[found.code], text=found.summary)
+            except Exception as problem:
+                failed = failure.of(problem)
+                made = Made(code=failed.code, outcome=_FAILED[failed.code], text=failed.line)
+                streams.warn(failed.text)
+        done.append(Done(cluster=cluster, made=made, message=said.buffer.getvalue().decode()))
+        streams.progress(f"{len(done)} of {pluralize(len(clusters), 'cluster')}")
     streams.progress("")
     return done
 
 
-def _outcome(code: int, *, check: bool) -> str:
-    words = {
-        ExitCode.DONE: "current" if check else "compiled",
-        ExitCode.CHANGES: "stale",
-        ExitCode.FINDINGS: "findings",
-        ExitCode.COULD_NOT_RUN: "could-not-run",
-    }
-    return words.get(ExitCode(code), "bug") if code in set(ExitCode) else "bug"
+def worst(done: list[Done]) -> ExitCode:
+    """Return the exit code of the whole run."""
+    return max((one.made.code for one in done), key=_WORST.index)
 
 
-def _lines(done: Sequence[Done], *, check: bool) -> Iterator[str]:
-    """Yield a line for every cluster, below a stale one its files, and at the end how many there are of each outcome."""
+def lines(done: list[Done]) -> str:
+    """Return a line for every cluster, below a stale one its files, and at the end how many there are of each outcome."""
     width = max(len(one.cluster.name) for one in done)
-    outcomes = [_outcome(one.code, check=check) for one in done]
+    outcomes = [one.made.outcome for one in done]
+    shown = []
     for one, outcome in zip(done, outcomes, strict=True):
-        lines = one.out.strip().splitlines() if one.code in (ExitCode.DONE, ExitCode.CHANGES) else [problem(one)]
-        yield line(one, outcome, (lines or [""])[0], width)
-        yield from (f"{visible(more)}\n" for more in (lines[1:] if one.code == ExitCode.CHANGES else ()))
-    yield total(outcomes)
+        first, *more = one.made.text.strip().splitlines() or [""]
+        shown.append(f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(first)}".rstrip())
+        shown += map(visible, more if one.made.code is ExitCode.CHANGES else ())
+    kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in sorted(set(outcomes)))
+    return "\n".join([*shown, f"{pluralize(len(done), 'cluster')}: {kinds}"]) + "\n"
 
 
-def line(one: Done, outcome: str, text: str, width: int) -> str:
-    """Return the line of a cluster, whose name has at most `width` characters."""
-    return f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(text)}".rstrip() + "\n"
-
-
-def total(outcomes: Sequence[str]) -> str:
-    """Return the last line: how many clusters have each outcome."""
-    kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in dict.fromkeys(sorted(outcomes)))
-    return f"{pluralize(len(outcomes), 'cluster')}: {kinds}\n"
-
-
-def problem(one: Done) -> str:
-    """Return the line of its output that says why a cluster failed; empty if there is none.
-
-    GitHub's form of findings has no last line that counts them: it is made here.
-    """
-    lines = one.err.strip().splitlines()
-    if one.code == ExitCode.FINDINGS:
-        kinds = [(sum(line.startswith(f"::{kind} ") for line in lines), kind) for kind in ("error", "warning")]
-        return ", ".join(pluralize(number, kind) for number, kind in kinds if number) or (lines[-1] if lines else "")
-    messages = [line for line in lines if line.startswith(_MESSAGES)]
-    return next(iter(messages or lines), "")
-
-
-def _tell_failures(done: Sequence[Done]) -> None:
-    streams.warn("".join(one.err for one in done if one.code not in (ExitCode.DONE, ExitCode.FINDINGS)))
-
-
-def read_json(text: str) -> Any:
-    """Return the document in an output; None if it is none."""
-    try:
-        return json.loads(text)
-    except ValueError:  # nothing, or a text that was cut when the process was ended
-        return None
-
-
-def _document(done: Sequence[Done], worst: ExitCode, *, check: bool) -> dict[str, Any]:
+def document(kind: str, key: str, done: list[Done], results: list[Any], code: ExitCode) -> dict[str, Any]:
+    """Return the document of a whole run; `results` are documents of the clusters, which it has as `key`."""
     clusters = [
         {
             "name": one.cluster.name,
             "output": one.cluster.output,
-            "outcome": _outcome(one.code, check=check),
-            "exitCode": one.code,
-            "findings": read_json(one.out),
-            "message": one.err.strip(),
+            "outcome": one.made.outcome,
+            "exitCode": one.made.code,
+            key: result,
+            "message": one.message.strip(),
         }
-        for one in done
+        for one, result in zip(done, results, strict=True)
     ]
-    return {"apiVersion": "gpushare.dev/v1", "kind": "FleetResult", "clusters": clusters, "exitCode": worst}
+    return {"apiVersion": "gpushare.dev/v1", "kind": kind, "clusters": clusters, "exitCode": code}
 
 
-def _sarif(done: Sequence[Done]) -> dict[str, Any]:
-    """Return a log with one run, as GitHub takes at most 20: every result once, with the clusters that have it.
+def _read(file: str, form: Format) -> list[Cluster]:
+    absent = "list the clusters in it: clusters: {north: {intent: base.yaml, output: clusters/north/bundle}}"
+    text = source.read(*streams.read(file, source.MAX_BYTES, absent))
+    findings = list(text.findings or schema.violations(text.data, "fleet.v1", ()))
+    folder = Path() if file == "-" else Path(file).parent
+    clusters = [] if findings else [_cluster(folder, *entry) for entry in text.data["clusters"].items()]
+    findings = findings or list(_shared_folders(clusters)) or list(_shared_targets(clusters))
+    if findings:
+        as_product = form in (Format.JSON, Format.SARIF)
+        report.report([text.locate(finding) for finding in findings], text, form, as_product=as_product)
+        raise FindingsError(ExitCode.FINDINGS)
+    return clusters
 
-    A cluster that could not be compiled is a notification of the run.
+
+def _cluster(folder: Path, name: str, written: dict[str, Any]) -> Cluster:
+    def path(text: str) -> str:
+        joined = str(folder / text)
+        return f"./{joined}" if joined.startswith("-") else joined  # `-` is standard input, `--x` an option
+
+    overlays = tuple(map(path, written.get("overlays", ())))
+    return Cluster(name=name, intent=path(written["intent"]), overlays=overlays, output=path(written["output"]))
+
+
+def _shared_folders(clusters: list[Cluster]) -> Iterator[Finding]:
+    def shared(name: str, message: str) -> Finding:
+        hints = ("give each cluster a folder of its own",)
+        return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
+
+    taken: dict[Path, str] = {}
+    for one in clusters:
+        owner = taken.setdefault(Path(os.path.realpath(one.output)), one.name)
+        if owner != one.name:
+            yield shared(one.name, f"the cluster {owner} has the same folder")
+    for output, name in taken.items():
+        around = next((taken[above] for above in output.parents if above in taken), None)
+        if around is not None:
+            yield shared(name, f"the folder is inside that of the cluster {around}")
+
+
+def _shared_targets(clusters: list[Cluster]) -> Iterator[Finding]:
+    """Yield each cluster that a GitOps tool syncs from the folder, by the Applications or onto the server of one before it.
+
+    Warns of an output that is not the folder that is synced.
     """
-    from gpushare.report import finding_formats  # noqa: PLC0415 - only for SARIF
+    taken: dict[tuple[str, ...], str] = {}
+    misplaced = []
+    for one in clusters:
+        for tool, path, targets in _targets(one):
+            parts, wanted = _parts(one.output), _parts(path)
+            if parts[-len(wanted) :] != wanted:
+                misplaced.append(f"{tool} syncs {one.name} from {path}, but its bundle is written into {one.output}")
+            owners = ((taken.setdefault(target, one.name), message) for target, message in targets.items())
+            clash = next((f"{message} {owner}" for owner, message in owners if owner != one.name), None)
+            if clash:
+                hints = ("give each cluster a name and a gitops path of its own, in its overlay",)
+                yield Finding(code="GS740", message=clash, path=("clusters", one.name), on_key=True, hints=hints)
+    for warning in misplaced:
+        streams.warn(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
 
-    logs = [(one, read_json(one.out)) for one in done]
-    runs = [(one.cluster.name, run) for one, log in logs if log for run in log["runs"]]
-    rules = {rule["id"]: rule for _, run in runs for rule in run["tool"]["driver"]["rules"]}
-    ids = sorted(rules)
-    results: dict[str, dict[str, Any]] = {}
-    for name, run in runs:
-        for result in run["results"]:
-            once = results.setdefault(
-                json.dumps(result | {"ruleIndex": 0}),
-                result
-                | {
-                    "ruleIndex": ids.index(result["ruleId"]),
-                    "properties": {"clusters": []},
-                },
-            )
-            once["properties"]["clusters"].append(name)
-    failed = [f"{one.cluster.name}: {problem(one)}" for one, log in logs if not log]
-    return finding_formats.sarif_log([rules[code] for code in ids], list(results.values()), failed)
+
+def _targets(cluster: Cluster) -> Iterator[tuple[str, str, dict[tuple[str, ...], str]]]:
+    """Yield each tool that syncs a cluster, from which folder, and what no other may have, with the message if one does.
+
+    Reads the intent alone. What cannot be read has none: the cluster's own compile reports it.
+    """
+    try:
+        parts = [source.read(*streams.read(name, source.MAX_BYTES)) for name in (cluster.intent, *cluster.overlays)]
+    except CouldNotRunError:
+        return
+    match overlay.merge(parts).data:
+        case {"metadata": {"name": str(name)}, "spec": {"gitops": dict(tools)}}:
+            pass
+        case _:
+            return
+    for key, tool in TOOLS.items():
+        if not isinstance(given := tools.get(key), dict):
+            continue
+        settings = {**tool.defaults, **given}
+        path, server, title = str(settings.get("path")), settings.get("server"), tool.title
+        folder = (title, str(settings.get(tool.repository)), str(settings[tool.revision]), *_parts(path))
+        targets = {folder: f"{title} would sync it from {path}, which is the folder of the cluster"}
+        if server != tool.defaults.get("server"):  # one tool for several clusters
+            application, server = f"{settings['namespace']}/{given.get('name') or f'{name}-gpus'}", str(server).rstrip("/")
+            targets |= {
+                ("name", application): f"its Applications in {title} would have the names of those of the cluster",
+                ("server", server): f"{title} would install it on the server {server}, which is that of the cluster",
+            }
+        yield title, path, targets
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))

@@ -151,9 +151,10 @@ def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
     """Report the findings of each, with its file. Raises FindingsError for errors, as of a bundle that cannot be read."""
     for one in read:
         report.report(one.findings, one.texts or one.text.texts, report.chosen(None), as_product=False)
-    code = max(ExitCode.COULD_NOT_RUN if one.texts else report.verdict(one.findings, strict=strict) for one in read)
+    codes = [ExitCode.COULD_NOT_RUN if one.texts else report.verdict(one.findings, strict=strict) for one in read]
+    code = max(codes)
     if code is not ExitCode.DONE:
-        raise FindingsError(code)
+        raise FindingsError(code, report.counted(read[codes.index(code)].findings))
 
 
 def _bundle(directory: Path) -> LoadedIntent:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 @options.only_pools()
 @options.prices("Prices of a GPU-hour, by pool or card, in place of those of OLD and NEW.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
-@click.option("--jobs", type=options.number(64), metavar="N", help="Clusters at a time. Default: one per processor.")
 @options.strict()
 @cluster_options
 def command(  # noqa: PLR0913 - one for each argument of the command line
@@ -38,7 +38,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     exit_code: bool,
     live: bool,
     fleet: str | None,
-    jobs: int | None,
     strict: bool,
     cluster: ClusterConnection,
 ) -> ExitCode:
@@ -89,11 +88,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         if sides or overlays or pools or live or style == "html":
             message = "--fleet excludes OLD, NEW, --overlay, --pool and --live, and writes text, json or markdown"
             raise click.UsageError(message)
-        from gpushare.cli import fleet_plan  # noqa: PLC0415 - `--help` does not need it
-
-        return fleet_plan.plan_fleet(fleet, jobs=jobs, style=style, exit_code=exit_code, strict=strict)
-    if jobs is not None:
-        raise click.UsageError("--jobs is for --fleet")
+        return _plan_fleet(fleet, style=style, exit_code=exit_code, strict=strict)
     if len(sides) != (1 if live else 2):
         raise click.UsageError("--live takes NEW alone" if live else "name OLD and NEW, NEW alone with --live, or --fleet")
     if live:
@@ -105,6 +100,17 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     old, new = sides
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
+    comparison, documents, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
+    if pools:
+        comparison = _only(comparison, pools)
+    _write(comparison, style, documents, catalog)
+    return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
+
+
+def _compared(
+    old: str, new: str, overlays: tuple[str, ...], *, strict: bool, prices: str | None = None
+) -> "tuple[Comparison, tuple[Document, Document], Catalog]":
+    """Return what changes from one side to the other, the documents of both, and the cards. Raises FindingsError for errors."""
     from gpushare.cli import inputs, price_input  # noqa: PLC0415 - `--help` needs none of it
     from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
     from gpushare.compare import compare  # noqa: PLC0415 - as above
@@ -126,10 +132,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         comparison = compare(*documents, catalog.geometry, bundles, time.time())
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
-    if pools:
-        comparison = _only(comparison, pools)
-    _write(comparison, style, documents, catalog)
-    return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
+    return comparison, documents, catalog
 
 
 def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
@@ -161,3 +164,43 @@ def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Doc
         streams.product(comparison_page.page(comparison, documents, catalog, streams.time_of_output()))
     else:
         streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))
+
+
+def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> ExitCode:
+    """Compare the intent of every cluster that the file lists with its bundle; a cluster without one is new.
+
+    Returns the worst exit code, as `compile --fleet`; changes count only with `exit_code`.
+    """
+    from gpushare.bundle import lock  # noqa: PLC0415 - as above
+    from gpushare.cli import fleet, inputs, report, streams  # noqa: PLC0415 - as above
+    from gpushare.core import emit  # noqa: PLC0415 - as above
+    from gpushare.report import comparison_document, comparison_markdown, comparison_words  # noqa: PLC0415 - as above
+
+    def make(cluster: fleet.Cluster) -> fleet.Made:
+        directory = Path(cluster.output)
+        if not (directory / lock.FILE).is_file() and not (directory / "nodes").is_dir():
+            inputs.refuse_errors(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), strict=strict)
+            return fleet.Made(code=ExitCode.DONE, outcome="new", text="")
+        comparison, _, _ = _compared(cluster.output, cluster.intent, cluster.overlays, strict=strict)
+        code, outcome = (ExitCode.DONE, "unchanged") if comparison.is_empty else (ExitCode.CHANGES, "changes")
+        return fleet.Made(code=code, outcome=outcome, text=comparison_words.format_summary(comparison), result=comparison)
+
+    done = fleet.run(file, report.Format.JSON if style == "json" else report.Format.TEXT, make)
+    code = fleet.worst(done)
+    if code is ExitCode.DONE and any(one.made.outcome == "new" for one in done):
+        code = ExitCode.CHANGES
+    if code is ExitCode.CHANGES and not exit_code:
+        code = ExitCode.DONE
+    if style == "json":
+        results = [one.made.result and comparison_document.document(one.made.result) for one in done]
+        streams.product(emit.json_text(fleet.document("FleetPlan", "plan", done, results, code)))
+        return code
+    streams.warn("".join(one.message for one in done))
+    if style == "markdown":
+        page = comparison_markdown.page_of_fleet(
+            (one.cluster.name, one.made.outcome, "" if one.made.result else one.made.text, one.made.result) for one in done
+        )
+        streams.product(page)
+    else:
+        streams.page(fleet.lines(done))
+    return code

@@ -83,17 +83,16 @@ def report(  # noqa: PLR0913 - the parts of one report
 
 def text(findings: Sequence[Finding], lines: Texts, style: Style, accepted: Sequence[Accepted] = ()) -> str:
     """Return all findings and a line that counts them, with the codes of those that the intent accepts."""
-    codes = ", ".join(sorted({one.finding.code for one in accepted}))
-    counted_too = f", {len(accepted)} accepted ({codes})" if accepted else ""
-    return "".join(_one(finding, lines, style) for finding in findings) + summary(findings) + counted_too + "\n"
+    return "".join(_one(finding, lines, style) for finding in findings) + counted(findings, accepted) + "\n"
 
 
-def summary(findings: Sequence[Finding]) -> str:
-    """Return a text such as `2 errors, 1 warning`; `no errors, no warnings` without findings."""
+def counted(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
+    """Return a text such as `2 errors, 1 warning, 1 accepted (GS504)`; without findings `no errors, no warnings`."""
     errors = sum(is_error(finding) for finding in findings)
     warnings = len(findings) - errors
     parts = [pluralize(number, noun) for number, noun in ((errors, "error"), (warnings, "warning")) if number]
-    return ", ".join(parts) or "no errors, no warnings"
+    codes = ", ".join(sorted({one.finding.code for one in accepted}))
+    return (", ".join(parts) or "no errors, no warnings") + (f", {len(accepted)} accepted ({codes})" if accepted else "")
 
 
 def _one(finding: Finding, texts: Texts, style: Style) -> str:

@@ -1,7 +1,10 @@
 """A comparison as Markdown, for a comment on a merge request: a summary, the disruption, and every setting in a fold."""
 
+from collections.abc import Iterable
+
 from gpushare.compare.changes import Comparison, PoolChange
 from gpushare.compare.effects import Effect
+from gpushare.core.printable import visible
 from gpushare.report import comparison_words as words
 from gpushare.report.comparison_verdict import verdict
 from gpushare.report.plan_view import known
@@ -25,6 +28,21 @@ def page(comparison: Comparison) -> str:
     fence = "`" * max(3, 1 + max((_run(line) for line in settings), default=0))
     lines += ["<details><summary>Files and settings</summary>", "", fence, *settings, fence, "", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def page_of_fleet(clusters: Iterable[tuple[str, str, str, Comparison | None]]) -> str:
+    """Return a table with a row for every cluster, and below it the page of each that changes, folded.
+
+    `clusters` are names, outcomes, lines that say why there is no comparison, and comparisons.
+    """
+    rows, folds = [], []
+    for name, outcome, problem, comparison in clusters:
+        text = problem and code(visible(problem))
+        if comparison is not None and not comparison.is_empty:
+            text = words.format_summary(comparison).replace("|", "\\|")
+            folds += ["", f"<details><summary>{name}</summary>", "", page(comparison).rstrip(), "", "</details>"]
+        rows.append(f"| {code(name)} | {outcome} | {text} |")
+    return "\n".join(["| cluster | outcome | |", "|---|---|---|", *rows, *folds]) + "\n"
 
 
 def _pools(comparison: Comparison) -> list[str]:

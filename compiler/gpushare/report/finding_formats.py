@@ -1,7 +1,8 @@
 """Findings for programs: the Findings document, GitHub's workflow commands, SARIF 2.1.0. Pure: findings in, text out."""
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -10,23 +11,28 @@ from gpushare import __version__
 from gpushare.core import emit, finding_texts
 from gpushare.core.diagnostics import Accepted, Finding, is_error, pointer
 
+_Json = dict[str, Any]
+
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 def json_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = (), files: Sequence[str] | None = None) -> str:
+    """Return the document as text."""
+    return emit.json_text(document(findings, accepted, files))
+
+
+def document(findings: Sequence[Finding], accepted: Sequence[Accepted] = (), files: Sequence[str] | None = None) -> _Json:
     """Return the `Findings` document (schemas/findings.v1.json); of a compile with the bundle's `files`."""
     errors = sum(map(is_error, findings))
-    return emit.json_text(
-        {
-            "apiVersion": "gpushare.dev/v1",
-            "kind": "Findings",
-            "findings": [_entry(finding) for finding in findings],
-            "errors": errors,
-            "warnings": len(findings) - errors,
-            "accepted": [_entry(one.finding) | {"reason": one.reason} for one in accepted],
-        }
-        | ({} if files is None else {"files": list(files)})
-    )
+    found = {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "Findings",
+        "findings": [_entry(finding) for finding in findings],
+        "errors": errors,
+        "warnings": len(findings) - errors,
+        "accepted": [_entry(one.finding) | {"reason": one.reason} for one in accepted],
+    }
+    return found | ({} if files is None else {"files": list(files)})
 
 
 def _entry(finding: Finding) -> dict[str, Any]:
@@ -78,29 +84,48 @@ def _message(finding: Finding) -> str:
 
 def sarif_text(findings: Sequence[Finding], accepted: Sequence[Accepted] = ()) -> str:
     """Return a SARIF log with one run, with the rules that the findings name. Accepted warnings are suppressed results."""
-    codes = sorted({finding.code for finding in (*findings, *(one.finding for one in accepted))})
-    meant = [
-        _result(one.finding, codes.index(one.finding.code))
-        | {"suppressions": [{"kind": "inSource", "status": "accepted", "justification": one.reason}]}
-        for one in accepted
-    ]
-    results = [*(_result(finding, codes.index(finding.code)) for finding in findings), *meant]
-    return emit.json_text(sarif_log([_rule(code) for code in codes], results))
+    codes = _codes(findings, accepted)
+    return _sarif_log(codes, list(_results(findings, accepted, codes)))
 
 
-def sarif_log(rules: list[dict[str, Any]], results: list[dict[str, Any]], failures: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a SARIF log with one run. `failures`: why parts of the run did not happen."""
+def sarif_of_fleet(clusters: Mapping[str, tuple[Sequence[Finding], Sequence[Accepted]]], failures: Sequence[str]) -> str:
+    """Return a log with one run, as GitHub takes at most 20: every result once, with the clusters that have it.
+
+    `failures`: why a cluster has no findings; notifications of the run.
+    """
+    codes = sorted({code for one in clusters.values() for code in _codes(*one)})
+    results: dict[str, _Json] = {}
+    for name, one in clusters.items():
+        for result in _results(*one, codes):
+            once = results.setdefault(json.dumps(result), result | {"properties": {"clusters": []}})
+            once["properties"]["clusters"].append(name)
+    return _sarif_log(codes, list(results.values()), failures)
+
+
+def _codes(findings: Iterable[Finding], accepted: Iterable[Accepted]) -> list[str]:
+    return sorted({finding.code for finding in (*findings, *(one.finding for one in accepted))})
+
+
+def _results(findings: Iterable[Finding], accepted: Iterable[Accepted], codes: Sequence[str]) -> Iterator[_Json]:
+    for finding in findings:
+        yield _result(finding, codes.index(finding.code))
+    for one in accepted:
+        meant = {"kind": "inSource", "status": "accepted", "justification": one.reason}
+        yield _result(one.finding, codes.index(one.finding.code)) | {"suppressions": [meant]}
+
+
+def _sarif_log(codes: Sequence[str], results: list[_Json], failures: Sequence[str] = ()) -> str:
     driver = {
         "name": "gpushare",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": rules,
+        "rules": [_rule(code) for code in codes],
     }
-    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run: _Json = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if failures:
         notifications = [{"level": "error", "message": {"text": failure}} for failure in failures]
         run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": notifications}]
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return emit.json_text({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str) -> dict[str, Any]:

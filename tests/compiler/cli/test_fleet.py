@@ -3,14 +3,16 @@
 import errno
 import json
 import os
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpushare.cli import fleet
-from gpushare.cli.exits import ExitCode
+from gpushare.bundle import writer
+from gpushare.bundle.artifact import Artifact
+from gpushare.bundle.lock import Lock
+from gpushare.bundle.writer import FileChange
+from gpushare.cli import commands
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.support.terminal import on_terminal
@@ -34,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_cluster_gets_the_bundle_that_its_own_compile_writes(folder: Path, tmp_path: Path) -> None:
-    done = gpushare("compile", "--fleet", "clusters.yaml", "--jobs", "2", cwd=folder)
+    done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "2 clusters: 2 compiled"
     gpushare("compile", "good.yaml", "--overlay", "north.yaml", "-o", "alone", cwd=folder)
@@ -235,26 +237,40 @@ def test_cluster_whose_output_is_a_file_is_reported_in_its_line(folder: Path) ->
     (folder / "clusters.yaml").write_text("clusters: {a: {intent: good.yaml, output: good.yaml}}\n")
     done = gpushare("compile", "--fleet", "clusters.yaml", cwd=folder)
     assert (done.returncode, done.stdout.splitlines()[0].split()[:2]) == (2, ["a", "could-not-run"])
-    assert "'good.yaml' is a file" in done.stdout.splitlines()[0]
+    assert "gpushare: good.yaml is a file, not a folder" in done.stdout.splitlines()[0]
 
 
-def test_compile_that_cannot_start_does_not_stop_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (ValueError("a defect"), "this is a bug in gpushare"),
+        (MemoryError(), "this is a bug in gpushare"),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "gpushare: no space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied", "x/y"), "gpushare: x/y: permission denied"),
+    ],
+)
+def test_an_exception_in_one_cluster_does_not_stop_or_spoil_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], problem: Exception, told: str
 ) -> None:
-    start = subprocess.run
+    write = writer.write
+    code, outcome = (2, "could-not-run") if isinstance(problem, OSError) else (70, "bug")
 
-    def refuse_north(command: list[str], **options: Any) -> Any:
-        if "clusters/north/bundle" in "".join(command):
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return start(command, **options)
+    def refuse_north(artifacts: Sequence[Artifact], directory: Path, lock: Lock) -> tuple[FileChange, ...]:
+        if "north" in str(directory):
+            raise problem
+        return write(artifacts, directory, lock)
 
-    monkeypatch.setattr(subprocess, "run", refuse_north)
-    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
-    code = fleet.compile_fleet(str(folder / "clusters.yaml"), check=False, jobs=None, style=None, strict=False)
-    assert code == ExitCode.COULD_NOT_RUN
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "2 clusters: 1 compiled, 1 could-not-run"
-    assert "cannot start the compile of north: Resource temporarily unavailable" in told.err
+    monkeypatch.setattr(writer, "write", refuse_north)
+    monkeypatch.chdir(folder)
+    assert commands.run("gpushare", ["compile", "--fleet", "clusters.yaml"], "", None) == code
+    shown = capfd.readouterr()
+    north, *_, last = shown.out.splitlines()
+    assert told in north
+    assert told in shown.err
+    assert ("Traceback" in shown.err) == (code == 70)
+    assert set(last.removeprefix("2 clusters: ").split(", ")) == {f"1 {outcome}", "1 compiled"}
+    gpushare("compile", "good.yaml", "-o", "alone", cwd=folder)
+    assert contents(folder / "clusters/south/bundle") == contents(folder / "alone")
 
 
 def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
@@ -268,10 +284,8 @@ def test_modules_beside_the_intents_are_not_imported(folder: Path) -> None:
     "arguments",
     [
         ("compile",),
-        ("compile", "--jobs", "2", "good.yaml"),
         ("compile", "--fleet", "clusters.yaml", "good.yaml"),
         ("compile", "--fleet", "clusters.yaml", "-o", "x"),
-        ("compile", "--fleet", "clusters.yaml", "--jobs", "0"),
         ("compile", "--fleet", "absent.yaml"),
     ],
 )
@@ -289,7 +303,7 @@ def test_progress_is_shown_only_on_a_terminal(folder: Path) -> None:
 
 
 def test_the_plan_of_a_fleet_has_a_line_for_every_cluster_and_writes_nothing(folder: Path) -> None:
-    call = ("plan", "--fleet", "clusters.yaml", "--jobs", "2")
+    call = ("plan", "--fleet", "clusters.yaml")
     before = contents(folder)
     new = gpushare(*call, "--exit-code", cwd=folder)
     assert (new.returncode, new.stdout.splitlines()) == (3, ["north  new", "south  new", "2 clusters: 2 new"])
@@ -314,6 +328,13 @@ def test_the_plan_of_a_fleet_has_a_line_for_every_cluster_and_writes_nothing(fol
     assert (north["outcome"], south["outcome"], south["plan"]["changed"]) == ("changes", "unchanged", False)
 
 
+def test_plan_tells_what_is_wrong_with_a_new_cluster(folder: Path) -> None:
+    (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
+    done = gpushare("plan", "--fleet", "clusters.yaml", cwd=folder)
+    assert done.stdout.splitlines() == ["north  findings       1 error", "south  new", "2 clusters: 1 findings, 1 new"]
+    assert "north.yaml:1:34: error" in done.stderr
+
+
 def test_cluster_without_a_plan_does_not_hide_others(folder: Path) -> None:
     assert gpushare("compile", "--fleet", "clusters.yaml", cwd=folder).returncode == 0
     (folder / "north.yaml").write_text("spec: {pools: {notebooks: {card: t5}}}\n")
@@ -332,4 +353,3 @@ def test_cluster_without_a_plan_does_not_hide_others(folder: Path) -> None:
 def test_fleet_plan_refuses_conflicting_options(folder: Path, more: tuple[str, ...]) -> None:
     done = gpushare("plan", "--fleet", "clusters.yaml", *more, cwd=folder)
     assert (done.returncode, "--fleet excludes" in done.stderr) == (2, True)
-    assert "--jobs is for --fleet" in gpushare("plan", "a", "b", "--jobs", "2", cwd=folder).stderr

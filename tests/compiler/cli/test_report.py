@@ -101,8 +101,8 @@ def test_a_finding_without_a_position_has_no_source_line() -> None:
 
 def test_summary_line_counts_errors_and_warnings() -> None:
     error, warning = Finding(code="GS101", message="m"), Finding(code="GS504", message="m", severity=Severity.WARNING)
-    assert report.summary([error, error, warning]) == "2 errors, 1 warning"
-    assert report.summary([]) == "no errors, no warnings"
+    assert report.counted([error, error, warning]) == "2 errors, 1 warning"
+    assert report.counted([]) == "no errors, no warnings"
 
 
 def test_warnings_fail_only_a_strict_run() -> None:

@@ -10,8 +10,8 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership.node_labels import claim, layout_request
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.membership import claim, layout_request
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
 
 

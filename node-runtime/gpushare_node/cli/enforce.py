@@ -22,7 +22,7 @@ from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
-from gpushare_node.membership.node_labels import desired
+from gpushare_node.membership import desired
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.vendors.driver import GpuInfo
 

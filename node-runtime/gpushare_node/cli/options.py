@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpushare_node import __version__
 from gpushare_node.cli.exits import MEANINGS
-from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
+from gpushare_node.membership import RELEASE_AFTER_SECONDS
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from gpushare_node.reporting.log import escape
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.reporting.outcome import Status, StepResult
 
 _COLOURS = {Status.OK: "32", Status.CHANGED: "33", Status.FAILED: "31", Status.SKIPPED: "36"}
 

@@ -15,7 +15,7 @@ from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api
 from gpushare_node.reconcile.reconciler import release_orphan
 from gpushare_node.reporting.log import escape
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.reporting.outcome import Status, StepResult
 
 
 def release(run: Run) -> int:

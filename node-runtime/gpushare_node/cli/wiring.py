@@ -39,7 +39,7 @@ from gpushare_node.core.clock import Clock
 from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
-from gpushare_node.membership.selection import Selection
+from gpushare_node.membership import Selection
 from gpushare_node.vendors.driver import Driver, ignore
 
 if TYPE_CHECKING:

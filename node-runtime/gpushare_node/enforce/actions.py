@@ -34,7 +34,7 @@ from gpushare_node.guard.verdicts import (
     Warn,
 )
 from gpushare_node.reporting import messages
-from gpushare_node.reporting.events import EventReason
+from gpushare_node.reporting.messages import EventReason
 
 _ROUNDS = 3
 """How often in a cycle a container's processes are listed again while it is killed: each round kills those forked since."""

@@ -15,7 +15,7 @@ from gpushare_node.guard.identity import Process
 from gpushare_node.guard.inputs import Cap, GuardInput
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ViolationDetails
-from gpushare_node.reporting.events import Field, line
+from gpushare_node.reporting.log import Field, line
 
 _LOG = logging.getLogger("gpushare.enforce")
 

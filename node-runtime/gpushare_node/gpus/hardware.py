@@ -21,8 +21,8 @@ from gpushare_node.gpus.steps import Steps
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
 from gpushare_node.gpus.view import GpuView, build_view, registrable
 from gpushare_node.partition import GpuPlan
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import Driver, DriverError
 
 __all__ = ["GpuView", "Hardware", "PartitionResult"]

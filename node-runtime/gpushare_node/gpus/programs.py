@@ -10,7 +10,7 @@ from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.wording import join_first
+from gpushare_node.reporting.outcome import join_first
 
 _MAX_NAMED = 5
 _UNIT = re.compile(

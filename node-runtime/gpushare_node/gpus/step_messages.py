@@ -10,7 +10,7 @@ from typing import assert_never
 from gpushare_node.contract.policy import DesiredInstance
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.vendors.driver import GpuInfo
 
 Names = Mapping[int, str]

@@ -17,8 +17,8 @@ from gpushare_node.gpus.steps import StepError, Steps, explain
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import DriverError, GpuInfo, GpuInstance
 
 _MAX_ROUNDS = 3

@@ -34,10 +34,8 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Holder, asks_for_gpus, find_devices, without_lost
-from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
-from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors import is_gpu_resource, of
 
 _LEAVE_SECONDS = 300.0

@@ -28,10 +28,8 @@ from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, Manager
 from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import asks_for_gpus
-from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
-from gpushare_node.reporting.wording import join_first
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor

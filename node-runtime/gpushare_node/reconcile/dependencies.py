@@ -11,8 +11,8 @@ from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership.selection import RELEASE_AFTER_SECONDS
-from gpushare_node.reporting.results import StepResult
+from gpushare_node.membership import RELEASE_AFTER_SECONDS
+from gpushare_node.reporting.outcome import StepResult
 
 DRIVER_SECONDS = 600.0
 """How long a run waits for the driver. A driver container compiles for minutes."""

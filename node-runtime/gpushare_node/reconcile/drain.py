@@ -13,8 +13,7 @@ from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView
-from gpushare_node.membership.node_labels import claim
-from gpushare_node.membership.selection import Standing
+from gpushare_node.membership import Standing, claim
 from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause, rollout_window
 from gpushare_node.reconcile.eviction import DrainEvictions

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Eviction
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.reconcile.usage import Holder
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.reporting.outcome import Status, StepResult
 
 
 class DrainEvictions(Struct, frozen=False):

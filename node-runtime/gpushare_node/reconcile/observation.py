@@ -15,10 +15,10 @@ from gpushare_node.contract.struct import Struct
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
-from gpushare_node.membership.node_labels import desired, layout_request
+from gpushare_node.membership import desired, layout_request
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
-from gpushare_node.reporting.results import Status
+from gpushare_node.reporting.outcome import Status
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import GpuInfo
 

@@ -6,19 +6,18 @@ published first, and what needs the GPU without the server comes after that.
 
 from collections.abc import Callable
 
+from gpushare_node import membership
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
-from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.client_pause import ClientPause
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reporting.outcome import Blocked, Unmet
+from gpushare_node.reporting.outcome import Blocked, Status, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
 from gpushare_node.vendors import of
 
 _SERVER_SECONDS = 300.0
@@ -169,7 +168,7 @@ class HardwareChange(Struct, frozen=False):
 
     def _label_for_mig_manager(self) -> None:
         node = self._context.cluster.node()
-        here, desired = node_labels.own_labels(node.labels, node.owners), node_labels.mig_label(self._policy)
+        here, desired = membership.own_labels(node.labels, node.owners), membership.mig_label(self._policy)
         if here | desired != here:
             self._context.cluster.apply_labels(here | desired)
             self._context.record_step("request the layout from mig-manager", Status.CHANGED, ", ".join(desired.values()))

@@ -5,16 +5,15 @@ Owns the labels and the flips between a profile's two names. Changes no hardware
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.membership import node_labels
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
-from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.outcome import Status, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
 from gpushare_node.vendors import UUIDS
 
 _WAIT_SECONDS = 300.0
@@ -55,7 +54,7 @@ class ProfilePublication(Struct, frozen=False):
         self._published = published
         if published != last:
             self.context.deps.folder.keep_profile(published.key, published.devices)
-        if node_labels.must_apply(node_labels.desired(self.policy, published), node.labels, node.owners):
+        if membership.must_apply(membership.desired(self.policy, published), node.labels, node.owners):
             self._apply(published, node)
         else:
             self.context.record_step("labels", Status.OK, published.key or self.policy.pool)
@@ -74,7 +73,7 @@ class ProfilePublication(Struct, frozen=False):
         if node.labels.get(PLUGIN_LABEL, "") != published.key:
             # The plugin watches no other label.
             self.context.relabelling = Relabelling(sockets=self._backend.find_sockets(), at=self.context.slept)
-        self.context.cluster.apply_labels(node_labels.desired(self.policy, published))
+        self.context.cluster.apply_labels(membership.desired(self.policy, published))
         self._published = published
         self._applied_at = self.context.slept
         self.context.record_step("labels", Status.CHANGED, published.key or self.policy.pool)
@@ -82,7 +81,7 @@ class ProfilePublication(Struct, frozen=False):
     def _find(self) -> Unmet | None:
         assert self._published is not None  # noqa: S101 - `publish` comes first
         node, backend = self.context.cluster.node(), self._backend
-        taken = node.describe_drift(node_labels.desired(self.policy, self._published))
+        taken = node.describe_drift(membership.desired(self.policy, self._published))
         if taken:
             return self._answer(taken, node)
         try:
@@ -148,14 +147,14 @@ def restart_plugin(context: RunContext, pods: Iterable[PodView]) -> None:
 def remove_labels(context: RunContext, *, keeps: frozenset[str]) -> None:
     """Remove our labels except these. Writes nothing if there are no others. ClusterError."""
     node = context.cluster.node()
-    here = node_labels.own_labels(node.labels, node.owners)
+    here = membership.own_labels(node.labels, node.owners)
     if here.keys() <= keeps:
         return
     context.cluster.apply_labels({name: value for name, value in here.items() if name in keeps})
     # A label that another field manager has set to the same value stays when we no longer apply it. Another value, or any label
     # once the node has another pool's label, belongs to that pool: it may have taken the node already.
     after = context.cluster.node()
-    still = node_labels.own_labels(after.labels, after.owners)
+    still = membership.own_labels(after.labels, after.owners)
     left = [name for name, value in still.items() if name not in keeps and here.get(name) == value]
     if left and after.labels.get(POOL_LABEL) in (None, node.labels.get(POOL_LABEL)):
         context.cluster.write_labels(dict.fromkeys(left, None))

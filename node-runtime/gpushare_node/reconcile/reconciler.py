@@ -19,8 +19,7 @@ from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import Backend, Partitioner
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.membership.node_labels import find_owner
-from gpushare_node.membership.selection import Standing
+from gpushare_node.membership import Standing, find_owner
 from gpushare_node.reconcile.client_pause import mig_managers, resume
 from gpushare_node.reconcile.convergence import converge
 from gpushare_node.reconcile.dependencies import Dependencies
@@ -29,9 +28,8 @@ from gpushare_node.reconcile.release import Release
 from gpushare_node.reconcile.retry import Retry
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reporting.outcome import Blocked, Outcome
+from gpushare_node.reporting.outcome import Blocked, Outcome, Status
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
 
 
 def reconcile(deps: Dependencies, desired: DesiredPolicy, *, hold: bool = False) -> Outcome:

@@ -4,6 +4,7 @@ They become exclusive, or another pool takes them as they are. The pool label is
 ends, so nothing may remain to be done.
 """
 
+from gpushare_node import membership
 from gpushare_node.adapters.kube.cluster import (
     CHANGE_TAINTS,
     FIRST_CAPS_ANNOTATION,
@@ -20,8 +21,7 @@ from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership import node_labels
-from gpushare_node.membership.node_labels import find_successor, is_requested
+from gpushare_node.membership import find_successor, is_requested
 from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import withdraw_request
 from gpushare_node.reconcile.drain import Drain, DrainRequest
@@ -29,9 +29,8 @@ from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import remove_labels
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
-from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
+from gpushare_node.reporting.outcome import Blocked, Outcome, Status, Unmet
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status
 
 _FORGET_SECONDS = 60.0
 """How long the plugin may take to withdraw devices that no longer exist, before pods are admitted again."""
@@ -143,18 +142,18 @@ class Release(Struct):
 
     def _remove_profile_label(self) -> None:
         """Without its label the device plugin returns to its default, and so does the MPS daemon."""
-        remove_labels(self.context, keeps=node_labels.CLAIM | {PROFILE_LABEL, MIG_LABEL})
+        remove_labels(self.context, keeps=membership.CLAIM | {PROFILE_LABEL, MIG_LABEL})
 
     def _affected(self, policy: Policy) -> frozenset[str]:
         """Return whom the plugin's return to its default disturbs: no pod if our label is not set, for that has happened."""
-        if PLUGIN_LABEL not in node_labels.own_labels(self.node.labels, self.node.owners):
+        if PLUGIN_LABEL not in membership.own_labels(self.node.labels, self.node.owners):
             return frozenset()
         return find_affected(self.former, policy, {}, self.context.deps.backend.advertised(self.node.allocatable))
 
     def _clean_node(self, devices: frozenset[str]) -> None:
         """Remove all marks but the pool label. The uninstall Job gets its answer first: without the label this pod may end."""
         context = self.context
-        remove_labels(context, keeps=node_labels.CLAIM)
+        remove_labels(context, keeps=membership.CLAIM)
         withdraw_request(context)
         context.wait(lambda: self._find_stale(devices), _FORGET_SECONDS)
         context.remove_taints(*NOT_READY_TAINTS, *CHANGE_TAINTS, is_lost=self.former is None)

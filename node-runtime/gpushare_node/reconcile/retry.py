@@ -9,9 +9,8 @@ from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Stopped
 from gpushare_node.reconcile.pauses import Pauses
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reporting.outcome import Blocked, Outcome
+from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.driver import Code, DriverError
 
 

@@ -20,7 +20,7 @@ from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
-from gpushare_node.membership.node_labels import layout_request
+from gpushare_node.membership import layout_request
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import Gpu
 from gpushare_node.reporting.outcome import Blocked

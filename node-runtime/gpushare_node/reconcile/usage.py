@@ -13,7 +13,7 @@ from gpushare_node.contract.policy import Mode, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
-from gpushare_node.reporting.wording import join_first
+from gpushare_node.reporting.outcome import join_first
 from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, of
 from gpushare_node.vendors.driver import GpuInfo
 

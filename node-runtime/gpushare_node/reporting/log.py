@@ -8,10 +8,18 @@ import json
 import logging
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any, TextIO
 
+Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
+
 _EVENT = '{"event": '
-"""The start of every line of `reporting.events.line`."""
+"""The start of every line of `line`."""
+
+
+def line(event: str, fields: Mapping[str, Field]) -> str:
+    """Return one line of the log: a JSON object, ASCII only, with the event first."""
+    return json.dumps({"event": event, **fields}, ensure_ascii=True, default=str)
 
 
 class Lines(logging.Formatter):

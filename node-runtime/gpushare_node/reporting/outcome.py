@@ -1,8 +1,35 @@
-"""The result of a run on a node, and the exception of a step that cannot continue. Values only."""
+"""The result of a run on a node and of each of its steps, and the exception of a step that cannot continue. Values only."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from gpushare_node.contract.struct import Struct
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import StepResult
+
+
+class Status(StrEnum):
+    """OK: no change was needed. CHANGED: changed; with `--check`, it would be. SKIPPED: not done; `detail` has the reason."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class StepResult(Struct):
+    """One step. `target` is `GPU 3` or `node`; `before` and `after` are for `--diff`, lines of text."""
+
+    step: str
+    target: str
+    status: Status
+    detail: str = ""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def is_failed(results: Iterable[StepResult]) -> bool:
+    """Whether any step failed."""
+    return any(result.status is Status.FAILED for result in results)
 
 
 class Unmet(Struct):
@@ -33,3 +60,9 @@ class Blocked(Exception):  # noqa: N818 - not an error: a state of the node that
         self.reason = reason
         self.message = message
         self.is_unchanged = is_unchanged
+
+
+def join_first(names: Sequence[str], limit: int) -> str:
+    """Return `a, b`, or `a, b and 7 more` if there are more than `limit`; empty for no names."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

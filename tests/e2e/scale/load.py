@@ -49,7 +49,7 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.enforce.offer_watch import LOOK_SECONDS
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
-from gpushare_node.membership.node_labels import desired
+from gpushare_node.membership import desired
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.metrics import Registry

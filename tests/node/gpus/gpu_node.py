@@ -13,7 +13,7 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.contract.policy import Card, Policy
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.hardware import GpuView, Hardware, PartitionResult
-from gpushare_node.reporting.results import Status, StepResult
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.vendors.nvidia.session import Session
 from tests.compiler.mig import known_cards
 from tests.node.partition import builders as geometry

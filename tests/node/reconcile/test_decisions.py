@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
@@ -13,8 +14,7 @@ from gpushare_node.backends.device_plugin.offer import find_mismatch, find_stale
 from gpushare_node.backends.dra import slices
 from gpushare_node.contract.policy import Mode, Partitioner, read
 from gpushare_node.contract.struct import replace
-from gpushare_node.membership import node_labels
-from gpushare_node.membership.node_labels import find_owner, find_successor
+from gpushare_node.membership import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
 from gpushare_node.reporting.reasons import ConditionReason
@@ -64,16 +64,16 @@ def test_profile_name_is_flipped_when_only_the_devices_change(last, label, key) 
 def test_pool_labels_include_mig_managers_only_if_it_partitions() -> None:
     published = Published(key=f"{KEY}-a", devices=ONE)
     own = {POOL_LABEL: "training", PROFILE_LABEL: KEY, PLUGIN_LABEL: f"{KEY}-a"}
-    assert node_labels.desired(mig(SEVEN), published) == own
+    assert membership.desired(mig(SEVEN), published) == own
     theirs = replace(mig(SEVEN), partitioner=Partitioner.MIG_MANAGER, mig_config="mig-f59e014c")
-    assert node_labels.desired(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
+    assert membership.desired(theirs, published) == own | {MIG_LABEL: "mig-f59e014c"}
 
 
 def test_only_owned_labels_are_withdrawn() -> None:
     here = {POOL_LABEL: "training", PLUGIN_LABEL: "admin", MIG_LABEL: "all-disabled", "role": "gpu"}
-    assert node_labels.own_labels(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
-    assert not node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
-    assert node_labels.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
+    assert membership.own_labels(here, {PLUGIN_LABEL: "kubectl", MIG_LABEL: "gpu-operator"}) == {POOL_LABEL: "training"}
+    assert not membership.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpu-operator"})
+    assert membership.must_apply({POOL_LABEL: "training"}, here, {MIG_LABEL: "gpushare"})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")

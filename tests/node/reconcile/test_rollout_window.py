@@ -18,8 +18,8 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
 from gpushare_node.reconcile.rollout_window import Change
+from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.results import Status, StepResult
 from gpushare_node.vendors.nvidia.names import NVIDIA
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole

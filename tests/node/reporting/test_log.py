@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.reporting.events import line
-from gpushare_node.reporting.log import Lines
+from gpushare_node.reporting.log import Lines, line
 
 HOSTILE = 'a"b\\c\nd\r\x1b[31m\x00\u2028\u202e\ud83d\x85{"event": "kill"}'
 

@@ -46,7 +46,7 @@ from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Clock, timestamp
-from gpushare_node.reporting.events import EventReason
+from gpushare_node.reporting.messages import EventReason
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 _LOG = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.contract.policy import Policy, Stack
-from gpushare_node.reporting.wording import join_first
+from gpushare_node.reporting.outcome import join_first
 from gpushare_node.vendors import of
 
 _APP, _NAME = "app", "app.kubernetes.io/name"

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
 from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
-from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.outcome import Unmet, join_first
 from gpushare_node.reporting.reasons import ConditionReason
-from gpushare_node.reporting.wording import join_first
 
 _TYPES = {"gpu": False, "mig": True}
 """Whether devices of a type are MIG instances."""

@@ -1,20 +1,25 @@
-"""The labels of a node: which pool it belongs to, and what the labels of a pool's node must be. Pure."""
+"""Which pool has the node: the labels that say so, and whether the pool still selects it. Changes no hardware."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
-from gpushare_node.adapters.host.state_dir import Published
+from gpushare_node.adapters.host.state_dir import Published, StateDir, UnselectedMark
 from gpushare_node.adapters.kube.cluster import (
     MIG_LABEL,
     PLUGIN_LABEL,
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASE_ANNOTATION,
+    RETRY_ANNOTATION,
     VENDOR_LABEL,
+    Cluster,
     NodeView,
     PodView,
 )
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
 from gpushare_node.contract.policy import Partitioner, Policy, Vendor
+from gpushare_node.contract.struct import Struct
+from gpushare_node.core.clock import Clock
 from gpushare_node.vendors import of
 
 _NAME = "app.kubernetes.io/name"
@@ -23,6 +28,9 @@ _OWN = (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
 
 CLAIM = frozenset({POOL_LABEL, VENDOR_LABEL})
 """What says that a node is a pool's. It is removed last, at once."""
+
+RELEASE_AFTER_SECONDS = 300.0
+"""How long a node must be unselected before it leaves its pool."""
 
 
 def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
@@ -95,3 +103,52 @@ def must_apply(desired: Mapping[str, str], labels: Mapping[str, str], owners: Ma
     return any(labels.get(name) != value for name, value in desired.items()) or bool(
         own_labels(labels, owners).keys() - desired.keys()
     )
+
+
+class Standing(Enum):
+    """Whether the node stays in its pool. UNSELECTED: no selector matches it, and the wait is not over."""
+
+    STAYS = "stays"
+    UNSELECTED = "unselected"
+    LEAVES = "leaves"
+
+
+class Selection(Struct):
+    """Whether the pool `pool` still selects this node. `pods` returns the pods on the node. For one run and thread.
+
+    An order releases the node at once; a selecting label that is gone, after a wait: the labels of node and GPU feature
+    discovery vanish for up to a minute when their pods restart. Until the wait is over nothing is evicted, destroyed or
+    released because of them. The time is in the node's folder, because it must outlive a pod; a reboot starts it again.
+    """
+
+    cluster: Cluster
+    pods: Callable[[], Iterable[PodView]]
+    folder: StateDir
+    clock: Clock
+    boot_id: str
+    pool: str
+    release_after_seconds: float = RELEASE_AFTER_SECONDS
+
+    def find(self, node: NodeView) -> Standing:
+        """Return the standing of the node as it was just read, requests aside. ClusterError, StateDirError."""
+        mark = self.folder.unselected()
+        if mark is not None and (mark.boot_id != self.boot_id or mark.at_seconds > self.clock.now()):
+            mark = None  # Another boot's.
+        if self.cluster.selects(node):
+            if mark is not None:
+                self.folder.mark_unselected(None)
+            return Standing.STAYS
+        if self._is_moved(node):
+            return Standing.LEAVES
+        is_ordered = RETRY_ANNOTATION in node.annotations
+        if mark is None or (is_ordered and not mark.is_ordered):
+            mark = UnselectedMark(boot_id=self.boot_id, at_seconds=int(self.clock.now()), is_ordered=is_ordered)
+            self.folder.mark_unselected(mark)
+        is_over = mark.is_ordered or self.clock.now() - mark.at_seconds >= self.release_after_seconds
+        return Standing.LEAVES if is_over else Standing.UNSELECTED
+
+    def _is_moved(self, node: NodeView) -> bool:
+        """Return whether an unselected node has another pool's label or pod, or the pool's own DaemonSet is deleted."""
+        if node.labels.get(POOL_LABEL, self.pool) != self.pool:
+            return True
+        return find_successor(self.pods(), self.pool) is not None or not self.cluster.has_pool()

@@ -6,8 +6,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, GuardInput
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from tests.bench.history import Line, tell

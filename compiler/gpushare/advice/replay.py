@@ -20,8 +20,7 @@ from gpushare.advice.history import ContainerUse
 from gpushare.intent.types import Action
 from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, Grant, GuardInput
+from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Evict, Kill, Terminate, TerminateClient

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpushare_node.adapters.host.boot import boot_id
+from gpushare_node.adapters.host.programs import boot_id
 from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout

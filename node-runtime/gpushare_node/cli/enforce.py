@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from gpushare_node import __version__
-from gpushare_node.adapters.host.boot import boot_id
+from gpushare_node.adapters.host.programs import boot_id
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.pod_informer import NodeInformer

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpushare_node import vendors
-from gpushare_node.adapters.host.boot import boot_id
-from gpushare_node.adapters.host.devices import Machine, this_machine
+from gpushare_node.adapters.host.programs import Machine, boot_id, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
 from gpushare_node.adapters.kube.api_endpoint import find_endpoint

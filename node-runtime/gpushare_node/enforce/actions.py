@@ -18,8 +18,7 @@ from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.inputs import Cap, GuardInput
+from gpushare_node.guard.inputs import Cap, ContainerId, GuardInput, Process
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.guard.verdicts import (
     Anomaly,

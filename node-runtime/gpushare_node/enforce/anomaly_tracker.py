@@ -12,7 +12,7 @@ from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Verdict
 from gpushare_node.reporting import messages, reasons
 from gpushare_node.reporting.messages import EventReason

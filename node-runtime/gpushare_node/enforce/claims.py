@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.contract.policy import Share
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.vendors import is_gpu_resource
 
 _MIB = 1 << 20

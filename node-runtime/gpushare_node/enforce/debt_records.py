@@ -3,8 +3,7 @@
 from gpushare_node.adapters.host.state_files import DebtRecord
 from gpushare_node.guard.debts import Debt, Violation
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Cap, CapAction
+from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Owner
 from gpushare_node.guard.state import GuardState
 
 Debts = tuple[DebtRecord, ...]

@@ -30,8 +30,7 @@ from gpushare_node.enforce.limit_tiers import LimitTiers
 from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.enforce.work_queue import WorkQueue
-from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import DEFAULTS, GuardInput, Settings
+from gpushare_node.guard.inputs import DEFAULTS, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus
 from gpushare_node.reporting.reasons import ConditionReason

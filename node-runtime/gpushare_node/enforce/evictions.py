@@ -15,7 +15,7 @@ from gpushare_node.adapters.kube.cluster import ClusterError, EventSink, Evictio
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.guard.verdicts import ViolationDetails
 
 TRIES = 3

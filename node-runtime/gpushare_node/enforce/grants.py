@@ -23,8 +23,7 @@ from gpushare_node.enforce.claims import Allocations, Budget, KnownClaims, given
 from gpushare_node.enforce.exemptions import exempt, renew
 from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Cap, CapAction, Grant
+from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
 from gpushare_node.vendors import is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
 

@@ -21,8 +21,7 @@ from functools import cache
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.identities import Identities
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
-from gpushare_node.guard.inputs import Grant, Row
+from gpushare_node.guard.inputs import ContainerId, Grant, Process, ProcessKind, Row
 from gpushare_node.guard.process_list import Device
 
 _PATIENCE_SECONDS = 2

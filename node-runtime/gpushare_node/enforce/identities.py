@@ -11,7 +11,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.processes import Processes, ProcessIdentity
 from gpushare_node.contract.struct import Struct, field
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
+from gpushare_node.guard.inputs import ContainerId, Process, ProcessKind
 
 ROUNDS = 60
 """In how many cycles every known process is read again. One that may be signalled is read in each; one that has ended is

@@ -28,8 +28,7 @@ from gpushare_node.enforce.grants import (
 )
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.wall_clock import WallClock
-from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.inputs import Grant
+from gpushare_node.guard.inputs import ContainerId, Grant, Process
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import DriverError, GpuInfo, Versions

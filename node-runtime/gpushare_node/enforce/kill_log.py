@@ -11,8 +11,7 @@ from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import Process
-from gpushare_node.guard.inputs import Cap, GuardInput
+from gpushare_node.guard.inputs import Cap, GuardInput, Process
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ViolationDetails
 from gpushare_node.reporting.log import Field, line

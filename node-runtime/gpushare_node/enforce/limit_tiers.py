@@ -15,8 +15,7 @@ from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
-from gpushare_node.guard.identity import ContainerId, ProcessKind
-from gpushare_node.guard.inputs import Cap, CapAction, GuardInput
+from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, GuardInput, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.reporting.reasons import ConditionReason

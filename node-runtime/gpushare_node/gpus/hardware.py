@@ -7,7 +7,7 @@ decides what to change, `transaction` how one GPU is changed. It calls no API se
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
-from gpushare_node.adapters.host.devices import Machine, this_machine
+from gpushare_node.adapters.host.programs import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
 from gpushare_node.contract.policy import Policy

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs import mps
 from gpushare_node.adapters.procs.linux import LinuxProcesses

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, assert_never
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.programs import openers_text

@@ -14,8 +14,7 @@ The contract of the steps that `guard.escalation` takes with them:
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpushare_node.guard.identity import Owner, Process
-from gpushare_node.guard.inputs import Cap, Settings
+from gpushare_node.guard.inputs import Cap, Owner, Process, Settings
 
 _MAX_INTERVALS = 2
 """The time between two samples counts for at most this many nominal intervals."""

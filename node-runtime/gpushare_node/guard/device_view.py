@@ -10,8 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from gpushare_node.contract.struct import Struct
-from gpushare_node.guard.identity import ContainerId, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, GuardInput
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Process, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, validate
 
 

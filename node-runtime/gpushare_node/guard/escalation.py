@@ -15,8 +15,7 @@ from typing import NamedTuple, assert_never
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.debts import Violation
 from gpushare_node.guard.device_view import DeviceView, Sample, Unit
-from gpushare_node.guard.identity import Owner, Process
-from gpushare_node.guard.inputs import Cap, GuardInput
+from gpushare_node.guard.inputs import Cap, GuardInput, Owner, Process
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.guard.state import BudgetKey, CycleState, Step, Target
 from gpushare_node.guard.verdicts import (

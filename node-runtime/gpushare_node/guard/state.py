@@ -11,8 +11,7 @@ from enum import Enum
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.guard.debts import Debt, NamespaceDebts, Violation
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId, Owner, Process
-from gpushare_node.guard.inputs import Cap, Grant, Settings
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, Owner, Process, Settings
 from gpushare_node.guard.verdicts import KillScope, Verdict, ViolationDetails
 
 MINUTE_SECONDS = 60

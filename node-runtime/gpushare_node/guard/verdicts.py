@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.device_view import Unit
-from gpushare_node.guard.identity import ContainerId, Process
-from gpushare_node.guard.inputs import Cap
+from gpushare_node.guard.inputs import Cap, ContainerId, Process
 from gpushare_node.guard.process_list import RejectReason
 
 

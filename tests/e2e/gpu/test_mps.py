@@ -9,9 +9,8 @@ import pytest
 from gpushare.intent.types import Mps
 from gpushare.sharing import caps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.mps import HostMpsControl
-from gpushare_node.adapters.procs.mps_cli import ControlProgram
-from gpushare_node.guard.identity import Process, ProcessKind
+from gpushare_node.adapters.procs.mps import ControlProgram, HostMpsControl
+from gpushare_node.guard.inputs import Process, ProcessKind
 from gpushare_node.guard.process_list import Mps as Reachability
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session

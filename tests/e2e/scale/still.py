@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from gpushare.catalog import cards
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace
 from gpushare_node.enforce.work_queue import WorkQueue

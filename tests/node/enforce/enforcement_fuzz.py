@@ -18,8 +18,7 @@ from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.guard.identity import Process
-from gpushare_node.guard.inputs import Settings
+from gpushare_node.guard.inputs import Process, Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import CapState
 from gpushare_node.reporting.metrics import Registry

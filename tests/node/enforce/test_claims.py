@@ -16,7 +16,7 @@ from gpushare_node.core import tenancy
 from gpushare_node.enforce.claims import joint_budgets, known_claims
 from gpushare_node.enforce.grants import Granted, by_container, foreign_ids, grant, sandbox_grants, terms
 from gpushare_node.enforce.wall_clock import WallClock
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from tests.node.backends.dra.claim_files import DRIVER, copy, recorded
 from tests.node.enforce.enforcement import (
     SHARED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.host.files import Files
+from gpushare_node.adapters.host.state_dir import Files
 from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import (

@@ -9,7 +9,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.enforce.work_queue import WorkQueue
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop

@@ -11,8 +11,7 @@ from gpushare_node.backends.backend import Allocation
 from gpushare_node.core import tenancy
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
 from gpushare_node.enforce.wall_clock import WallClock
-from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Cap, CapAction
+from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Owner
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from gpushare_node.vendors.driver import ComputeInstance, GpuInfo, GpuInstance, MigInfo
 from tests.node.enforce.enforcement import (

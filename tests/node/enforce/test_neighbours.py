@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PodClaim
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod_uid

@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.enforce.identities import PodIndex
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod, pod_uid
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpushare.catalog import cards
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.contract.policy import Card, Policy
 from gpushare_node.core.clock import Stopped

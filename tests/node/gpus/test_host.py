@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host import boot, devices
+from gpushare_node.adapters.host import programs
 from gpushare_node.adapters.host.programs import Program, find
 from tests.support import c_compiler
 from tests.support.process_fixtures import needs_root
@@ -51,7 +51,7 @@ def root(tmp_path: Path, program: Path) -> Path:
 
 
 def test_programs_run_in_the_hosts_root(root: Path) -> None:
-    machine = devices.this_machine((root / "nowhere", root))
+    machine = programs.this_machine((root / "nowhere", root))
     assert machine.reset("00000000:07:00.0") is None
     assert machine.make_nodes() is None
     assert (root / "log").read_text() == ("/usr/bin/nvidia-smi --gpu-reset -i 00000000:07:00.0 /usr/bin/nvidia-smi ")
@@ -59,14 +59,14 @@ def test_programs_run_in_the_hosts_root(root: Path) -> None:
 
 @pytest.mark.failure_case(30)
 def test_missing_host_program_is_reported(tmp_path: Path) -> None:
-    machine = devices.this_machine((tmp_path,))
+    machine = programs.this_machine((tmp_path,))
     assert machine.reset("00000000:07:00.0") == machine.make_nodes() == "there is no nvidia-smi on the host"
 
 
 def test_host_program_installed_later_is_found(root: Path) -> None:
     smi = root / "usr" / "bin" / "nvidia-smi"
     smi.rename(root / "kept")
-    machine = devices.this_machine((root,))
+    machine = programs.this_machine((root,))
     assert machine.make_nodes() is not None
     (root / "kept").rename(smi)
     assert machine.make_nodes() is None
@@ -74,7 +74,7 @@ def test_host_program_installed_later_is_found(root: Path) -> None:
 
 def test_a_program_that_fails_is_quoted(root: Path) -> None:
     (root / "fail").touch()
-    assert devices.this_machine((root,)).reset("0") == "nvidia-smi exited with 3: Unable to reset: in use"
+    assert programs.this_machine((root,)).reset("0") == "nvidia-smi exited with 3: Unable to reset: in use"
 
 
 def test_hanging_host_program_is_killed(root: Path) -> None:
@@ -88,7 +88,7 @@ def test_hanging_host_program_is_killed(root: Path) -> None:
 def test_unexecutable_host_program_is_reported(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvidia-smi").write_text("no program")
-    problem = devices.this_machine((tmp_path,)).make_nodes()
+    problem = programs.this_machine((tmp_path,)).make_nodes()
     assert problem is not None
     assert "Permission denied" in problem
 
@@ -100,5 +100,5 @@ def test_missing_host_root_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_boot_has_an_id() -> None:
-    assert boot.boot_id() == boot.boot_id()
-    assert len(boot.boot_id()) == 36
+    assert programs.boot_id() == programs.boot_id()
+    assert len(programs.boot_id()) == 36

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import ProcessIdentity

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Kill, KillScope, Terminate

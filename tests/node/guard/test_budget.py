@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.guard.identity import Owner, Process
-from gpushare_node.guard.inputs import Grant, Settings
+from gpushare_node.guard.inputs import Grant, Owner, Process, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, KillScope, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, reasons, signalled, steps, tenant

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from gpushare_node.contract.struct import replace
 from gpushare_node.enforce.debt_records import keep, restore
-from gpushare_node.guard.identity import Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, CapAction, Grant, Settings
+from gpushare_node.guard.inputs import Cap, CapAction, Grant, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
 from tests.support import scale

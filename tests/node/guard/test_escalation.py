@@ -3,8 +3,7 @@
 import pytest
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.guard.identity import Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import CapAction, Grant, Settings
+from gpushare_node.guard.inputs import CapAction, Grant, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import (

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.guard.identity import ContainerId, Owner
-from gpushare_node.guard.inputs import Grant
+from gpushare_node.guard.inputs import ContainerId, Grant, Owner
 from gpushare_node.guard.verdicts import CapState, ContainerStatus, Terminate, Warn
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, Node, container, tenant
 from tests.support import scale

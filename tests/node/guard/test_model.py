@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import Cap, Settings
+from gpushare_node.guard.inputs import Cap, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.verdicts import Kill, Terminate
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, stranger, tenant

@@ -6,8 +6,7 @@ import pytest
 
 import gpushare_node.guard
 from gpushare_node.contract.struct import replace
-from gpushare_node.guard.identity import ProcessKind
-from gpushare_node.guard.inputs import CapAction, GuardInput, Settings
+from gpushare_node.guard.inputs import CapAction, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Kind, Mps, ProcessEntry
 from gpushare_node.guard.verdicts import (
     Anomaly,

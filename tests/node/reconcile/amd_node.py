@@ -12,7 +12,7 @@ from typing import Any
 
 import urllib3
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError, PodView

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from gpushare_node.adapters.host.files import Files
+from gpushare_node.adapters.host.state_dir import Files
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.contract.policy import Policy
 from gpushare_node.vendors.driver import GpuInfo, Versions

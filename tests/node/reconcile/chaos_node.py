@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.connection import Connection

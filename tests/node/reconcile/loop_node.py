@@ -14,7 +14,7 @@ from typing import Any
 import urllib3
 import yaml
 
-from gpushare_node.adapters.host.devices import Machine
+from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView

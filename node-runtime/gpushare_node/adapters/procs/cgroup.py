@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpushare_node.contract.struct import Struct
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 
 # kubelet writes the uid with `_` under the systemd driver; a static pod's is the hash of its file.
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"

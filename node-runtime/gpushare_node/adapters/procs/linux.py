@@ -1,22 +1,146 @@
-"""The real processes of this host, read from /proc at every call. Decides nothing.
+"""The real processes of this host, read from /proc at every call, and how they are ended. Decides nothing.
 
 It never signals a process outside pods or in our own container, whatever the caller requests.
 """
 
+import errno
+import os
 import re
-from collections.abc import Iterable, Mapping
+import signal as numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from gpushare_node.adapters.procs.cgroup import CgroupLocation, containers, locate
 from gpushare_node.adapters.procs.files import ProcFiles, Stat
-from gpushare_node.adapters.procs.groups import kill_group
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessDetails, Processes, ProcessIdentity, Signal, SignalResult
-from gpushare_node.adapters.procs.signals import deliver
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.worker import Worker
+from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.guard.process_list import PID_MAX
 from gpushare_node.vendors import DEVICE_FILES, DEVICE_MAJORS
+
+_DEPTH = 12
+"""Container runtimes nest cgroups less deeply, also on nodes that are containers themselves."""
+
+
+def kill_group(proc: Path, container: ContainerId) -> bool:
+    """Kill every process in the cgroup of this container or pod, and below. Return whether the kernel accepted it.
+
+    It takes one write to `cgroup.kill` (cgroup v2, Linux 5.14). The host's cgroups are reached through the root folder of its
+    first process, as far as our rights allow, or where they are mounted for us. Our own container's mount shows no other
+    container.
+    """
+    roots = (*_cgroup_mounts(proc / "1/mounts", proc / "1/root"), *_cgroup_mounts(proc / "self/mounts", Path("/")))
+    return any(_kill_cgroup(folder) for root in roots for folder in _find_cgroups(root, "", container, _DEPTH))
+
+
+def _cgroup_mounts(table: Path, root: Path) -> Iterator[str]:
+    """Yield where cgroup v2 is mounted, by this table, seen from this root folder."""
+    with suppress(OSError):
+        for fields in map(str.split, table.read_text().splitlines()):
+            if fields[2] == "cgroup2":
+                yield str(root / fields[1].lstrip("/"))
+
+
+def _find_cgroups(root: str, path: str, container: ContainerId, depth: int) -> Iterator[str]:
+    """Yield the cgroup of exactly this container. What a tenant creates below a container's cgroup is not searched."""
+    try:
+        names = [entry.name for entry in os.scandir(root + path) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for name in names:
+        below = f"{path}/{name}"
+        where = locate(f"0::{below}")
+        if where.candidates == (container,) and where.cgroup == below:
+            yield root + below
+        elif depth and not (where.candidates and where.candidates[0].container):
+            yield from _find_cgroups(root, below, container, depth - 1)
+
+
+def _kill_cgroup(folder: str) -> bool:
+    try:
+        with open(f"{folder}/cgroup.kill", "w") as file:  # noqa: PTH123 - a name that was just listed
+            file.write("1")
+    except OSError:
+        return False
+    return True
+
+
+_NUMBERS = {Signal.TERM: numbers.SIGTERM, Signal.KILL: numbers.SIGKILL}
+_BLOCKED = (errno.ENOSYS, errno.EPERM)
+_NO_PROCESS = (errno.EINVAL, errno.ENOENT)
+"""The errors of `pidfd_open` for the id of a thread that is not a process."""
+
+Objection = Callable[[], SignalResult | None]
+"""Checks the process again: returns why it must not be signalled, or None."""
+
+
+def deliver(pid: int, signal: Signal, objection: Objection) -> SignalResult:
+    """Send it, unless there is an objection once the pidfd is open. Never sends one to ourselves or the first two processes.
+
+    It opens a pidfd before it checks the process again, so that the pid cannot pass to another process in between. If the
+    kernel or a seccomp profile does not allow pidfds, the check comes right before `kill`: if the process ends and its pid is
+    reused within those microseconds, the signal hits the wrong process. The kernel assigns pids in a cycle, so that takes a
+    full cycle.
+    """
+    if _is_protected(pid):
+        return SignalResult.REFUSED
+    try:
+        held = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return SignalResult.GONE
+    except OSError as error:
+        if error.errno in _BLOCKED:
+            return _deliver_by_number(pid, signal, objection)
+        return SignalResult.REUSED if error.errno in _NO_PROCESS else SignalResult.REFUSED
+    try:
+        return _deliver_held(held, pid, signal, objection)
+    finally:
+        os.close(held)
+
+
+def _deliver_held(held: int, pid: int, signal: Signal, objection: Objection) -> SignalResult:
+    found = objection()
+    if found is not None:
+        return found
+    try:
+        numbers.pidfd_send_signal(held, _NUMBERS[signal])
+    except ProcessLookupError:
+        return SignalResult.GONE
+    except OSError as error:
+        # A missing permission and a seccomp profile return the same error; `kill` distinguishes them.
+        return _deliver_by_number(pid, signal, objection) if error.errno in _BLOCKED else _refusal(error)
+    return SignalResult.SENT
+
+
+def _deliver_by_number(pid: int, signal: Signal, objection: Objection) -> SignalResult:
+    found = objection()
+    if found is not None:
+        return found
+    try:
+        os.kill(pid, _NUMBERS[signal])
+    except ProcessLookupError:
+        return SignalResult.GONE
+    except OSError as error:
+        return _refusal(error)
+    return SignalResult.SENT
+
+
+def _refusal(error: OSError) -> SignalResult:
+    """Return the result for an error: a missing capability is EPERM; the security modules' hooks return EACCES."""
+    return SignalResult.DENIED if error.errno == errno.EACCES else SignalResult.REFUSED
+
+
+def _is_protected(pid: int) -> bool:
+    """Whether it is init, kthreadd, ourselves, or in our own process group. 0 and -1 would mean groups."""
+    if pid <= 2 or pid == os.getpid():
+        return True
+    try:
+        return os.getpgid(pid) == os.getpgrp()
+    except ProcessLookupError:
+        return False
+
 
 _HOST_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 """The kernel's fixed number of the first pid namespace: PROC_PID_INIT_INO."""

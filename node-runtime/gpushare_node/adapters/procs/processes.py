@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gpushare_node.contract.struct import Struct
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 
 
 class ProcessIdentity(Struct):

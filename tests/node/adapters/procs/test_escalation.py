@@ -11,8 +11,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import Signal, SignalResult
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.identity import ContainerId, Owner, Process, ProcessKind
-from gpushare_node.guard.inputs import Cap, Grant, GuardInput, Settings
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Kill, KillScope, Terminate, Verdict

@@ -14,7 +14,7 @@ from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.files import ProcFiles
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, Processes
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.vendors import DEVICE_MAJORS
 from tests.support.hung_mount import unanswering
 from tests.support.process_fixtures import (

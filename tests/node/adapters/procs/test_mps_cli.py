@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.adapters.procs.mps import HostMpsControl, is_server
-from gpushare_node.adapters.procs.mps_cli import ControlProgram, MpsError
+from gpushare_node.adapters.procs.mps import ControlProgram, HostMpsControl, MpsError, is_server
 from gpushare_node.adapters.procs.processes import ProcessDetails, ProcessIdentity
-from gpushare_node.guard.identity import Process
+from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
 from tests.support.process_fixtures import (
     CONTAINER_B,

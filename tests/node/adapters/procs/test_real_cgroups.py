@@ -11,7 +11,7 @@ import pytest
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, Signal, SignalResult
-from gpushare_node.guard.identity import ContainerId
+from gpushare_node.guard.inputs import ContainerId
 from tests.support.process_fixtures import (
     CONTAINER_A,
     CONTAINER_B,

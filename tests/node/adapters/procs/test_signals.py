@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.procs import signals
+from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import ProcessIdentity, Signal, SignalResult
 from gpushare_node.contract.struct import replace
@@ -331,6 +331,6 @@ def test_process_is_checked_after_its_pidfd_is_opened(monkeypatch: pytest.Monkey
         order.append("looked")
         return SignalResult.REUSED
 
-    assert signals.deliver(pid, Signal.KILL, objection) is SignalResult.REUSED
+    assert linux.deliver(pid, Signal.KILL, objection) is SignalResult.REUSED
     assert order == ["held", "looked"]
     assert threading.active_count() == threads

@@ -5,7 +5,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.observed_node import ObservedNode
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
@@ -90,9 +90,7 @@ def _publish(
 
 
 def _without_node(policy: Policy, surveys: tuple[GpuInfo, ...], trouble: Trouble) -> Observation:
-    from gpushare_node.adapters.kube.no_cluster import NoCluster  # noqa: PLC0415 - only if no API server answers
-
-    return _observe(policy, surveys, NoCluster().node(), None, trouble)
+    return _observe(policy, surveys, Cluster().node(), None, trouble)
 
 
 def _observe(

@@ -15,7 +15,6 @@ from gpushare_node.adapters.kube.api_endpoint import find_endpoint
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.events import EventRecorder
-from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
 from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
@@ -256,7 +255,7 @@ class EnforcerFactory(Struct, frozen=False):
             processes=processes,
             pods=pods,
             # Tenants' pods get no Event from a runtime that only observes.
-            cluster=NoCluster() if policy.observes else as_cluster(self.api),
+            cluster=Cluster() if policy.observes else as_cluster(self.api),
             folder=folder(run),
             clock=run.clock,
             tenants=self.tenants,
@@ -315,5 +314,5 @@ def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy)
 
 
 def as_cluster(api: Api | None) -> Cluster:
-    """Return the API server, or a `NoCluster` without one."""
-    return NoCluster() if api is None else api.server
+    """Return the API server, or a `Cluster` that has none."""
+    return Cluster() if api is None else api.server

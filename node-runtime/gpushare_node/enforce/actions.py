@@ -9,7 +9,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Protocol, assert_never
 
-from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType, Eviction
+from gpushare_node.adapters.kube.cluster import Cluster, Event, EventType, Eviction
 from gpushare_node.adapters.procs.processes import GpuUse, Processes, ProcessIdentity, Signal, SignalResult
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.evictions import EvictionRequests
@@ -74,7 +74,7 @@ class Actions(Struct, frozen=False):
     """
 
     processes: Processes
-    cluster: EventSink
+    cluster: Cluster
     mps: MpsControl | None
     queue: WorkQueue
     mps_queue: WorkQueue

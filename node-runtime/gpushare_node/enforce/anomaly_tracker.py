@@ -5,7 +5,7 @@ The condition ignores a single odd cycle, and reports what lasts. Nothing here t
 
 from collections.abc import Hashable, Iterable
 
-from gpushare_node.adapters.kube.cluster import Event, EventSink, EventType
+from gpushare_node.adapters.kube.cluster import Cluster, Event, EventType
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.grants import Noticed
 from gpushare_node.enforce.identities import PodIndex
@@ -63,7 +63,7 @@ _STUCK = (
 class AnomalyTracker(Struct, frozen=False):
     """The anomalies so far. `_lasting`: since when and until when each device's process list was distrusted, and the like."""
 
-    cluster: EventSink
+    cluster: Cluster
     metrics: EnforcementMetrics
     records: KillLog
     _lasting: dict[tuple[AnomalyKind, str], tuple[float, float]] = field(default_factory=dict)

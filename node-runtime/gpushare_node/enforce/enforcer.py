@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
-from gpushare_node.adapters.kube.cluster import EventSink
+from gpushare_node.adapters.kube.cluster import Cluster
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.backends.backend import Backend
@@ -47,7 +47,7 @@ class Adapters(Struct):
     driver: BoundedDriver
     processes: Processes
     pods: Pods
-    cluster: EventSink
+    cluster: Cluster
     folder: StateDir
     clock: Clock
     tenants: Tenants

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from queue import SimpleQueue
 
-from gpushare_node.adapters.kube.cluster import ClusterError, EventSink, Eviction, PodView
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Eviction, PodView
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
@@ -31,7 +31,7 @@ class EvictionRequests(Struct, frozen=False):
     `offends` is called just before a request is sent, which may be long after it was queued.
     """
 
-    cluster: EventSink
+    cluster: Cluster
     queue: WorkQueue
     metrics: EnforcementMetrics
     offends: Callable[[ViolationDetails], bool]

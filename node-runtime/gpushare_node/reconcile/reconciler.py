@@ -10,11 +10,11 @@ from gpushare_node.adapters.kube.cluster import (
     RELEASED_ANNOTATION,
     RETRY_ANNOTATION,
     WOULD_ANNOTATION,
+    Cluster,
     ClusterError,
     NodeView,
     PodView,
 )
-from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import Backend, Partitioner
 from gpushare_node.contract.struct import Struct, replace
@@ -124,7 +124,7 @@ class _Reconciler(Struct):
             text = f"the new policy is not applied, because a request to the API server failed: {error}"
             raise Blocked(ConditionReason.PARTITIONING, text)
         context.close_driver()
-        deps = replace(context.deps, cluster=NoCluster())
+        deps = replace(context.deps, cluster=Cluster())
         alone = RunContext(
             deps=deps,
             slot=RolloutSlot(deps.cluster, deps.clock),

@@ -89,7 +89,7 @@ class RunContext(Struct, frozen=False):
 
     @property
     def cluster(self) -> Cluster:
-        """The API server, or a `NoCluster`."""
+        """The API server; `has_server` is False without one."""
         return self.deps.cluster
 
     def backend_of(self, policy: Policy) -> Backend:

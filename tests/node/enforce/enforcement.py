@@ -109,7 +109,7 @@ class ManualClock:
 
 
 @dataclass(kw_only=True)
-class RecordedCluster:
+class RecordedCluster(cluster.Cluster):
     """What a cluster would have been told."""
 
     events: list[Event] = field(default_factory=list)

@@ -79,7 +79,7 @@ class EnforcementLoop:
 
     def start(self) -> None:
         enforcer = self.enforcement.start()
-        self.monitor = NodeMonitor(enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")  # type: ignore[arg-type]
+        self.monitor = NodeMonitor(enforcer=enforcer, cluster=self.api, labels=LABELS, plan=self.plan, boot_id="b1")
         clock = self.enforcement.clock
         self.loop = Loop(enforcer=enforcer, monitor=self.monitor, clock=clock, pause=clock.sleep, spread=lambda: 1.0)
 

@@ -28,7 +28,7 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.gpus.view import build_view
 from gpushare_node.guard.inputs import Settings
-from tests.node.adapters.kube.kube_fixture import await_that, connect
+from tests.node.adapters.kube.kube_fixture import NoStore, await_that, connect
 from tests.node.adapters.procs import test_mps_cli as mps_double
 from tests.node.adapters.procs.test_real_cgroups import Groups, hierarchies
 from tests.node.enforce.enforcement import NODE, NOON, EnforcementFixture, await_end, container_id, lives, pod_uid, policy_text
@@ -74,7 +74,7 @@ class RealNode(EnforcementFixture):
         # The API server's double starts containers by the real date.
         self.ahead = wall_seconds() - self.clock.now() - NOON
         self.list = self.pod_list  # type: ignore[assignment]
-        self.told = NodeClient(self.wire, PLACE, self.quick, self.events)
+        self.told = NodeClient(self.wire, PLACE, self.quick, self.events, NoStore())
         enforcer = super().start()
         self.monitor = NodeMonitor(
             enforcer=enforcer,

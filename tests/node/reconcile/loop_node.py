@@ -17,10 +17,9 @@ import yaml
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, PodView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Cluster, PodView
 from gpushare_node.adapters.kube.connection import Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
-from gpushare_node.adapters.kube.no_cluster import NoCluster
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
@@ -245,7 +244,7 @@ class LoopNode:
         self.results = []
         return Dependencies(
             open_hardware=self._hardware,
-            cluster=self.server(pool) if cluster else NoCluster(),
+            cluster=self.server(pool) if cluster else Cluster(),
             folder=self.folder,
             clock=self.clock,
             report=self._report,

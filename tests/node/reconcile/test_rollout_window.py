@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
-from gpushare_node.adapters.kube.no_cluster import NoCluster
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT, Cluster
 from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, Window, read
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
@@ -147,7 +146,7 @@ def test_a_faulty_gpu_is_not_known_to_have_lost_its_layout(fault: Fault | None) 
     )
     state = NodeGpus(gpus=(replace(gpus[0], fault=fault, mig=None if fault else off), gpus[1]))
     view, former_view = (GpuView(surveys=(), state=state, plan=plan(state, one)) for one in (policy, former))
-    node = NoCluster().node()
+    node = Cluster().node()
     change = Change(policy=policy, former=former, view=view, former_view=former_view, node=node, journal=None)
     assert change.is_disruptive is (fault is not None)
 

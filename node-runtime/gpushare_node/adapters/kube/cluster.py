@@ -1,4 +1,4 @@
-"""Cluster: the runtime's interface to the API server, as one Protocol in this project's terms. Values only.
+"""Cluster: the runtime's interface to the API server, in this project's terms: its base class and its values.
 
 Everything is about this node and the pods on it. Labels under nvidia.com/gpu.deploy.* belong to gpu-operator: the
 runtime pauses and restores them, and never owns them.
@@ -6,7 +6,6 @@ runtime pauses and restores them, and never owns them.
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
-from typing import Protocol
 
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.contract.policy import Backend, RepartitioningTaint, Vendor
@@ -205,110 +204,99 @@ class SlotResult(Struct):
     holder: str = ""
 
 
-class EventSink(Protocol):
-    """What enforcement needs of the API server in its cycle. `no_cluster.NoCluster` drops events and evicts no pod."""
+class Cluster:
+    """The API server, as the runtime uses it. This class is a node that has none: no labels, taints or pods.
+
+    `node_client.NodeClient` speaks to the server. There every method that is not described as queued can raise ClusterError.
+    """
+
+    has_server = False
+    """Whether the run uses an API server."""
 
     def record_event(self, event: Event) -> None:
-        """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full."""
-        ...
+        """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full.
+
+        Without a server the log alone has its text.
+        """
+
+    def event_counts(self) -> EventCounts:
+        """Return the counts of Events. Sends no request."""
+        return EventCounts()
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """Evict a pod of this node, if its disruption budget allows it or `is_forced`. ClusterError."""
-        ...
-
-
-class Cluster(EventSink, Protocol):
-    """The API server. Every method that is not described as queued can raise ClusterError."""
-
-    @property
-    def has_server(self) -> bool:
-        """False for `no_cluster.NoCluster` alone: the run uses no API server."""
-        ...
+        """Evict a pod of this node, if its disruption budget allows it or `is_forced`."""
+        return Eviction.REFUSED
 
     def node(self) -> NodeView:
         """Read this node; a request to leave the pool is included only if its Job may still run."""
-        ...
+        return NodeView(name="", uid="", labels={}, annotations={}, taints=(), allocatable={})
 
     def pods(self) -> tuple[PodView, ...]:
-        """Read the pods of this node, in any phase."""
-        ...
+        """Read the pods of this node, in any phase. Without a server it is unknown which run: see `RunContext.holders`."""
+        return ()
 
     def slices(self, driver: str) -> tuple[SliceView, ...]:
-        """Read the ResourceSlices that this DRA driver has of this node."""
-        ...
+        """Read the ResourceSlices that this DRA driver has of this node. One page: more slices than that are an error."""
+        return ()
 
     def delete_slice(self, name: str) -> None:
         """Delete a ResourceSlice of this node. If it is gone already, that is not an error."""
-        ...
 
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
-        """Read by which resource names pods may also ask for devices of these DeviceClasses."""
-        ...
+        """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
+        return frozenset()
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
-        """Read the Events on the pod of this name, the newest first."""
-        ...
+        """Read the Events on the pod of this name, the newest first: those of some programs have no uid."""
+        return ()
 
     def selects(self, node: NodeView) -> bool:
-        """Whether the pool's DaemonSet selects the node by more than the label that we set.
-
-        A DaemonSet that no longer exists selects nothing.
-        """
-        ...
+        """Whether the pool's DaemonSet selects the node by more than our own label; False if it does not exist."""
+        return True
 
     def has_pool(self) -> bool:
         """Whether the pool's DaemonSet exists, and is not being deleted."""
-        ...
+        return True
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
         """Own exactly these labels: server-side apply, forced, as field manager `gpushare`.
 
-        Labels that were applied before and are missing now are removed.
+        Labels that were applied before and are missing now are removed. A deleted node is not created again.
         """
-        ...
 
     def write_labels(self, labels: Mapping[str, str | None]) -> None:
-        """Write labels that others own, without owning them: a merge patch, in which None removes."""
-        ...
+        """Write those of these labels that differ, without owning them: others do. None removes."""
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations; None removes."""
-        ...
+        """Write those of these annotations that differ; None removes."""
 
     def change_taints(
         self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> None:
         """Write labels, add taints and remove those of these keys, in one JSON patch that tests for the taints as read."""
-        ...
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
-        """Set GPUShareReady. If the node has it already, writes nothing but a heartbeat."""
-        ...
+        """Set GPUShareReady. If the node has it already, nothing is written but a heartbeat every ten minutes."""
 
     def clear_condition(self) -> None:
         """Remove GPUShareReady."""
-        ...
-
-    def event_counts(self) -> EventCounts:
-        """Return the counts of Events. Sends no request."""
-        ...
 
     def take_slot(self, limit: int | str) -> SlotResult:
-        """Acquire a rollout slot of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable."""
-        ...
+        """Acquire a rollout slot of the pool, if one is free, or keep the one that this node has. `limit` is maxUnavailable.
+
+        Sends an Event if another node lost that slot. Without a server no other node shares the limit.
+        """
+        return SlotResult(is_held=True)
 
     def find_slot(self) -> bool:
         """Whether this node has a slot already. Writes nothing."""
-        ...
+        return False
 
     def renew_slot(self) -> None:
-        """Renew the slot, which expires otherwise. ClusterError with status 404: it has expired."""
-        ...
+        """Renew the slot, which expires otherwise. ClusterError with status 404: it has expired, another node may have it."""
 
     def release_slot(self) -> None:
         """Release the slot: another node may acquire it."""
-        ...
 
     def delete_own_pod(self) -> None:
         """Delete our own pod to start again: the new pod's init container decides from the state that it finds."""
-        ...

@@ -1,4 +1,4 @@
-"""NodeClient: implements `Cluster` with the API server. Writes only differences, and only the runtime's part of the node.
+"""NodeClient: the `Cluster` that speaks to the API server. Writes only differences, and only the runtime's part of the node.
 
 A write by the runtime is exactly one of: server-side apply of its own labels, a merge patch of single labels or annotations, a
 JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes. Beside the
@@ -12,6 +12,7 @@ from gpushare_node.adapters.kube import slices
 from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
+    Cluster,
     ClusterError,
     Event,
     EventCounts,
@@ -41,7 +42,7 @@ from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.node_affinity import is_selected
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.release_requests import is_active
-from gpushare_node.adapters.kube.rollout_slots import NoSlotStore, RolloutSlots, SlotStore
+from gpushare_node.adapters.kube.rollout_slots import RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
 from gpushare_node.contract.struct import replace
@@ -61,7 +62,7 @@ MAX_MESSAGE = 1024
 """How much of a condition's message is written, in characters."""
 
 
-class NodeClient:
+class NodeClient(Cluster):
     """The runtime's node and its pods. Only one thread may use it; any thread may call `tell`."""
 
     has_server = True
@@ -72,13 +73,13 @@ class NodeClient:
         identity: PodIdentity,
         clock: Clock,
         events: EventRecorder,
-        store: SlotStore | None = None,
+        store: SlotStore,
     ) -> None:
         self._connection = connection
         self._place = identity
         self._clock = clock
         self._events = events
-        self._leases = RolloutSlots(connection, identity, clock, store or NoSlotStore())
+        self._leases = RolloutSlots(connection, identity, clock, store)
         self._evictions = EvictionClient(connection, clock)
         self._failure = FailureReport(connection, identity, WRITER)
         self._has_failed = False
@@ -87,7 +88,6 @@ class NodeClient:
         self._since = ""
 
     def node(self) -> NodeView:
-        """Read this node. A request to leave the pool from a Job that is gone is removed."""
         node = view_node(self._connection.get(self._place.node_path))
         request = node.annotations.get(RELEASE_ANNOTATION)
         if request is None or is_active(self._connection, self._place.namespace, request):
@@ -96,44 +96,37 @@ class NodeClient:
         return replace(node, annotations={key: value for key, value in node.annotations.items() if key != RELEASE_ANNOTATION})
 
     def pods(self) -> tuple[PodView, ...]:
-        """Read the pods of this node, in any phase."""
         found = self._connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self._place.node}"})
         return tuple(view_pod(pod) for pod in found.get("items") or ())
 
     def slices(self, driver: str) -> tuple[SliceView, ...]:
-        """Read the ResourceSlices that this DRA driver has of this node. One page: more slices than that are an error."""
         return read_node_slices(self._connection, self._place.node, driver)
 
     def delete_slice(self, name: str) -> None:
-        """Delete a ResourceSlice of this node. If it is gone already, that is not an error."""
         self._connection.attempt(Request(method="DELETE", path=f"{slices.PATH}/{name}"), NOT_FOUND)
 
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
-        """Read by which resource names pods may also ask for devices of these DeviceClasses. One that is gone has none."""
         found = (self._connection.find(f"{slices.CLASSES}/{name}") or {} for name in classes)
         return frozenset(str(name) for one in found if (name := (one.get("spec") or {}).get("extendedResourceName")))
 
     def events_of(self, pod: PodView) -> tuple[PodEvent, ...]:
-        """Read the Events on the pod of this name, the newest first: those of some programs have no uid."""
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod.name}"}
         events = self._connection.get(f"/api/v1/namespaces/{pod.namespace}/events", query).get("items") or ()
         return tuple(sorted(map(view_event, events), key=lambda one: one.at, reverse=True))
 
     def selects(self, node: NodeView) -> bool:
-        """Whether the pool's DaemonSet selects the node by more than our own label; false if it is deleted or being deleted."""
         daemonset = self._daemonset()
         return daemonset is not None and is_selected(daemonset, node)
 
     def has_pool(self) -> bool:
-        """Whether the pool's DaemonSet exists, and is not being deleted."""
         return self._daemonset() is not None
 
     def apply_labels(self, labels: Mapping[str, str]) -> None:
-        """Own exactly these labels. A deleted node is not created again: an apply with a uid creates nothing (409)."""
         node = self.node()
         mine = {label for label, owner in node.owners.items() if owner == FIELD_MANAGER}
         if mine == set(labels) and all(node.labels.get(label) == value for label, value in labels.items()):
             return
+        # An apply with a uid creates nothing (409).
         metadata: Json = {"name": node.name, "uid": node.uid}
         # With an empty map the API server would list us as an owner of the node's labels for good.
         if labels:
@@ -142,27 +135,21 @@ class NodeClient:
         self._patch(body, APPLY_PATCH, {"fieldManager": FIELD_MANAGER, "force": "true"})
 
     def write_labels(self, labels: Mapping[str, str | None]) -> None:
-        """Write labels that others own: a merge patch of those that differ; None removes."""
         self._merge("labels", self.node().labels, labels)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations that differ; None removes."""
         self._merge("annotations", self.node().annotations, annotations)
 
     def change_taints(
         self, *, add: Sequence[Taint] = (), remove: Sequence[str] = (), labels: Mapping[str, str] | None = None
     ) -> None:
-        """Write all in one patch that tests for the taints that were read; retry if another writer changed them meanwhile.
-
-        It does not test for the resourceVersion, because kubelet writes the node all the time.
-        """
         for attempt in range(1, _ATTEMPTS + 1):
             node = self._connection.get(self._place.node_path)
             before = _taints(node)
             after = _tainted(before, add, remove)
             if after == before and not labels:
                 return
-            # If there are none, the patch must test for null.
+            # Not for the resourceVersion, because kubelet writes the node all the time. If there are no taints, test for null.
             operations = [
                 {"op": "test", "path": "/spec/taints", "value": before or None},
                 {"op": "add", "path": "/spec/taints", "value": after},
@@ -180,7 +167,6 @@ class NodeClient:
                 return
 
     def set_condition(self, reason: ConditionReason, message: str) -> None:
-        """Set GPUShareReady. Repeating it sends no request for ten minutes, and then a heartbeat: one write, no read."""
         reported = (reason, message[:MAX_MESSAGE])
         if self._reported != reported:
             # A write that fails may have reached the node all the same: then the next call reads what it has.
@@ -216,7 +202,6 @@ class NodeClient:
             _LOG.warning("the condition of the DaemonSet could not be written: %s", error)
 
     def clear_condition(self) -> None:
-        """Remove GPUShareReady."""
         self._reported = None
         before = self._condition()
         if before:
@@ -225,15 +210,12 @@ class NodeClient:
         self._report_failure(None)
 
     def record_event(self, event: Event) -> None:
-        """Queue the Event; never raises, never waits."""
         self._events.add(event)
 
     def event_counts(self) -> EventCounts:
-        """Return the counts of Events."""
         return self._events.event_counts()
 
     def take_slot(self, limit: int | str) -> SlotResult:
-        """Acquire a rollout slot of the pool, if one is free. Sends an Event if another node lost that slot."""
         position = self._leases.take(limit)
         if position.former:
             text = f"Node {position.former} stopped renewing its Lease, and this node took it over: check {position.former}."
@@ -241,23 +223,18 @@ class NodeClient:
         return position
 
     def find_slot(self) -> bool:
-        """Whether this node has a slot already."""
         return self._leases.find()
 
     def renew_slot(self) -> None:
-        """Renew the slot. ClusterError with status 404: another node has taken it over."""
         self._leases.renew()
 
     def release_slot(self) -> None:
-        """Release the slot."""
         self._leases.end()
 
     def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """Evict a pod of this node, if its disruption budget allows it or `is_forced`."""
         return self._evictions.evict(pod, is_forced=is_forced)
 
     def delete_own_pod(self) -> None:
-        """Delete our own pod to start again. If it is gone already, that is not an error."""
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
         body = {"preconditions": {"uid": self._place.pod_uid}}
         self._connection.attempt(Request(method="DELETE", path=path, body=body), NOT_FOUND, CONFLICT)

@@ -46,17 +46,6 @@ class SlotStore(Protocol):
         ...
 
 
-class NoSlotStore:
-    """For programs that acquire no slot."""
-
-    def slot(self) -> str | None:
-        """Return None."""
-        return None
-
-    def keep_slot(self, name: str | None) -> None:
-        """Store nothing."""
-
-
 class RolloutSlots:
     """The slots of one pool, as one node sees them. Not thread-safe."""
 

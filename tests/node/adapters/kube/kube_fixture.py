@@ -56,12 +56,22 @@ def by_kubeconfig(api: ApiServer, folder: Path, clock: FakeClock | None = None) 
     return Connection(from_kubeconfig(api.kubeconfig(folder / "kubeconfig")["KUBECONFIG"]), clock or FakeClock())
 
 
+class NoStore:
+    """For what acquires no slot, or forgets it with its program."""
+
+    def slot(self) -> None:
+        return None
+
+    def keep_slot(self, name: str | None) -> None:
+        pass
+
+
 def server(
     api: ApiServer, folder: Path, clock: FakeClock | None = None, *, node: str = "n1", store: SlotStore | None = None
 ) -> NodeClient:
     clock = clock or FakeClock()
     connection = connect(api, folder, clock)
-    return NodeClient(connection, place(node), clock, EventRecorder(connection, place(node), clock), store)
+    return NodeClient(connection, place(node), clock, EventRecorder(connection, place(node), clock), store or NoStore())
 
 
 def await_that(holds: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import ClusterError, EventType, Taint
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, EventType, Taint
 from gpushare_node.adapters.kube.cluster import Event as Told
 from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, NodeClient
 from gpushare_node.reporting.reasons import ConditionReason
@@ -25,6 +25,10 @@ def here(api: ApiServer, tmp_path: Path, clock: FakeClock) -> Iterator[NodeClien
     made = server(api, tmp_path, clock)
     yield made
     made.close()
+
+
+def test_every_method_reaches_the_server() -> None:
+    assert {name for name in vars(Cluster) if not name.startswith("_")} <= vars(NodeClient).keys()
 
 
 def test_node_is_read_with_its_labels_taints_and_allocatable_resources(api: ApiServer, here: NodeClient) -> None:

@@ -8,7 +8,7 @@ from gpushare_node import __version__
 from gpushare_node.adapters.host.programs import boot_id
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.pod_informer import NodeInformer
+from gpushare_node.adapters.kube.informers import NodeInformer
 from gpushare_node.cli import observing
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError

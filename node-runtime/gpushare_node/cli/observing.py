@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, NodeView, PodView
-from gpushare_node.adapters.kube.observed_node import ObservedNode
+from gpushare_node.adapters.kube.node_client import ObservedNode
 from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Run

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.release_requests import request_of
+from gpushare_node.adapters.kube.pod_identity import request_of
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
 from gpushare_node.cli.apply import finish, make_dependencies
 from gpushare_node.cli.exits import Exit

@@ -11,13 +11,12 @@ from gpushare_node import vendors
 from gpushare_node.adapters.host.programs import Machine, boot_id, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import NAME, TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import find_endpoint
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, PodView
-from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.connection import Connection, find_endpoint
 from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.informers import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, find_identity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
-from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     BACKEND_LABEL,
     PLUGIN_LABEL,
@@ -25,6 +24,7 @@ from gpushare_node.adapters.kube.cluster import (
     Eviction,
     NodeView,
 )
+from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError
+from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.contract.struct import Struct
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.reporting.reasons import ConditionReason

@@ -115,7 +115,7 @@ def test_kubeconfig_is_read_in_the_stripped_image(tmp_path: Path) -> None:
     program = "\n".join(
         (
             "import sys; sys.path.insert(0, '/opt/gpushare')",
-            "from gpushare_node.adapters.kube.api_endpoint import find_endpoint",
+            "from gpushare_node.adapters.kube.connection import find_endpoint",
             "address = find_endpoint({'KUBECONFIG': '/config'})",
             "assert address.headers() == {'authorization': 'Bearer secret'}, address.headers()",
             "assert address.open_pool()",

@@ -7,7 +7,7 @@ import threading
 import urllib3
 from urllib3.util.ssl_ import create_urllib3_context
 
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint, find_endpoint
+from gpushare_node.adapters.kube.connection import ApiEndpoint, find_endpoint
 from gpushare_node.contract.struct import replace
 
 

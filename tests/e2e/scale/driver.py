@@ -1,8 +1,7 @@
 """NVIDIA's DRA driver on simulated nodes: its pod, and the ResourceSlice of a node's GPU, which the node itself writes."""
 
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
 from gpushare_node.adapters.kube.slices import PATH
 from gpushare_node.contract.policy import DraShares, Policy
 from gpushare_node.contract.struct import replace

@@ -26,13 +26,12 @@ from typing import Any
 
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, ClusterError
-from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, ApiEndpoint, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
+from gpushare_node.adapters.kube.informers import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin

@@ -25,7 +25,6 @@ from typing import Any
 import yaml
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import (
     BACKEND_LABEL,
     NO_BACKEND,
@@ -33,7 +32,7 @@ from gpushare_node.adapters.kube.cluster import (
     REPARTITIONING_TAINT,
     ClusterError,
 )
-from gpushare_node.adapters.kube.connection import Connection, Json, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import JSON, Connection, Json, Request, _Answer
+from gpushare_node.adapters.kube.connection import JSON, ApiEndpoint, Connection, Json, Request, _Answer
 from gpushare_node.core.clock import Stopped
 
 _KINDS = ("leases", "events", "pods", "daemonsets", "resourceslices", "nodes")

@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.adapters.kube.api_endpoint import find_endpoint, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.connection import Connection, find_endpoint, in_cluster
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
 from gpushare_node.core.clock import SystemClock
 from tests.e2e.scale.nodes import NODES, laden, standing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube import slots
+from gpushare_node.adapters.kube import rollout_slots
 from gpushare_node.contract.policy import OnBusy
 from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import NOON, OLD, EnforcementFixture, await_end, container_id, lives
@@ -35,7 +35,7 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
     def put(seconds: float) -> None:
         date = time.gmtime(1_800_000_000 + seconds)
         monkeypatch.setattr(time, "time", lambda: 1_800_000_000 + seconds)
-        monkeypatch.setattr(slots, "now_text", lambda: time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", date))
+        monkeypatch.setattr(rollout_slots, "now_text", lambda: time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", date))
 
     return put
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.api_endpoint import in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.connection import Connection, in_cluster
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from tests.node.adapters.kube.kube_fixture import FakeClock, connect

@@ -14,9 +14,8 @@ import urllib3
 
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError, PodView
-from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity

@@ -11,9 +11,8 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.host.programs import Machine
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
-from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity

@@ -16,9 +16,8 @@ import yaml
 
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import UnselectedMark
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Cluster, PodView
-from gpushare_node.adapters.kube.connection import Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity

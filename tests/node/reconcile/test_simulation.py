@@ -9,7 +9,7 @@ import urllib3
 import yaml
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.api_endpoint import ApiEndpoint
+from gpushare_node.adapters.kube.connection import ApiEndpoint
 from gpushare_node.contract.policy import Mode, Policy
 from tests.e2e.scale import simulation
 from tests.e2e.scale.load import Node, NodeCrowd

@@ -26,7 +26,7 @@ PLUGIN_DEPLOY_LABEL = f"{of(Vendor.NVIDIA).deploy_labels}device-plugin"
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
 RELEASE_ANNOTATION = "gpushare.dev/release"
-"""The uninstall Job sets it on every node, and removes it at the end: see `kube.release_requests`.
+"""The uninstall Job sets it on every node, and removes it at the end: see `kube.pod_identity`.
 
 The node answers with `RELEASED_ANNOTATION`.
 """

@@ -10,9 +10,8 @@ import math
 import threading
 from collections import Counter
 
-from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
-from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, Connection, Json, Request, jitter
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, Stopped, timestamp

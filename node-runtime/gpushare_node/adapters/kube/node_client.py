@@ -6,12 +6,12 @@ node, a condition of the pool's DaemonSet names it if it fails: `FailureReport`.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube import slices
-from gpushare_node.adapters.kube.api_endpoint import jitter
 from gpushare_node.adapters.kube.cluster import (
     RELEASE_ANNOTATION,
+    WOULD_ANNOTATION,
     Cluster,
     ClusterError,
     Event,
@@ -35,17 +35,15 @@ from gpushare_node.adapters.kube.connection import (
     Connection,
     Json,
     Request,
+    jitter,
 )
 from gpushare_node.adapters.kube.events import EventRecorder
-from gpushare_node.adapters.kube.evictions import EvictionClient
-from gpushare_node.adapters.kube.failure_report import FailureReport
 from gpushare_node.adapters.kube.node_affinity import is_selected
-from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.adapters.kube.release_requests import is_active
+from gpushare_node.adapters.kube.pod_identity import PodIdentity, is_active
 from gpushare_node.adapters.kube.rollout_slots import RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
-from gpushare_node.contract.struct import replace
+from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.reporting.messages import EventReason
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -326,3 +324,193 @@ def condition_of(reported: tuple[ConditionReason, str], is_ready: bool) -> Json:
     reason, message = reported
     status = {"type": CONDITION, "status": str(is_ready), "reason": reason.word, "message": message}
     return {**status, "lastHeartbeatTime": timestamp()}
+
+
+RECOUNT_SECONDS = 5.0
+"""The disruption controller counts a deletion within a fraction of a second; under load it may take this long."""
+
+_BUDGET = "DisruptionBudget"
+"""The cause in an answer from a budget. Other answers with status 429 are about the server's own load."""
+
+_ANSWERS = {403: Eviction.FORBIDDEN, 404: Eviction.GONE, 409: Eviction.GONE, 429: Eviction.THROTTLED}
+
+
+class EvictionClient:
+    """How a pod of this node is evicted: the requests to the API server, and the meaning of its answers. Not thread-safe.
+
+    An eviction with dryRun checks the budget; then the pod is deleted, by its uid. An Eviction object does not contain its
+    pod's node, so no policy could restrict it to the node of a token; a deletion contains the pod itself. The budget does not
+    count a dry run: until it has counted the deletion, it would allow the next pod too. So in each namespace, which is the
+    scope of a budget, the next eviction waits for a pause; that two nodes are allowed one at the same moment remains possible.
+    """
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._ended: dict[str, float] = {}
+        """When a pod was last deleted, by namespace."""
+
+    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+        """Evict the pod with this uid, because another pod may have its name now. ClusterError if there is no usable answer.
+
+        `is_forced`: without a check of its budget.
+        """
+        now = self._clock.now()
+        self._ended = {name: at for name, at in self._ended.items() if now - at < RECOUNT_SECONDS}
+        if pod.namespace in self._ended and not is_forced:
+            return Eviction.THROTTLED
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        options = {"preconditions": {"uid": pod.uids[0]}}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options,
+        }
+        ask = Request(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
+        refusal = None if is_forced else self._refusal(ask)
+        refusal = refusal or self._refusal(Request(method="DELETE", path=path, body=options))
+        if refusal is not None:
+            return refusal
+        self._ended[pod.namespace] = now
+        return Eviction.EVICTED
+
+    def _refusal(self, request: Request) -> Eviction | None:
+        """Send the request, and return why the server refuses it; None if it does not."""
+        try:
+            self._connection.ask(request)
+        except ClusterError as error:
+            if _BUDGET in error.causes:
+                return Eviction.REFUSED
+            if error.status in _ANSWERS:
+                return _ANSWERS[error.status]
+            raise
+        return None
+
+
+POLICY_ANNOTATION = "gpushare.dev/policy"
+"""Of the DaemonSet's pods: the digest of the policy."""
+_PREFIX = f"{CONDITION}."
+
+
+class FailureReport:
+    """The condition of the pool's DaemonSet that says on which node its policy fails, and why.
+
+    A DaemonSet's numbers are the same for a node that waits and for one that has failed. The condition's type has the policy,
+    `GPUShareReady.<digest>`, so a condition of an earlier policy no longer counts. Any node that fails may set it, and only the
+    one that it names removes it. The controller of DaemonSets leaves conditions as they are.
+    """
+
+    def __init__(self, connection: Connection, identity: PodIdentity, writer: str) -> None:
+        self._connection = connection
+        self._path = identity.daemonset_path
+        self._node = f"node {identity.node}: "
+        self._writer = writer
+
+    def report(self, reason: ConditionReason, message: str) -> None:
+        """Set the condition for this node, unless it names another node. Raises ClusterError."""
+        daemonset = self._read()
+        policy = _policy(daemonset)
+        if not policy:
+            return
+        kind, there = f"{_PREFIX}{policy}", {condition["type"]: condition for condition in _conditions(daemonset)}
+        condition = {"type": kind, "status": "False", "reason": reason.word, "message": f"{self._node}{message}"}
+        before = there.pop(kind, None)
+        if before is not None and (not self._is_own(before) or before.items() >= condition.items()):
+            return
+        self._write([{**condition, "lastTransitionTime": timestamp()}, *map(_deletion, there)])
+
+    def withdraw(self) -> None:
+        """Remove every such condition that names this node. Raises ClusterError."""
+        own = [condition["type"] for condition in _conditions(self._read()) if self._is_own(condition)]
+        if own:
+            self._write([_deletion(kind) for kind in own])
+
+    def _is_own(self, condition: Json) -> bool:
+        return str(condition.get("message", "")).startswith(self._node)
+
+    def _read(self) -> Json:
+        """Read the DaemonSet; empty if there is none, as after a run by hand or during the release of the nodes."""
+        return self._connection.find(self._path) or {}
+
+    def _write(self, conditions: list[Json]) -> None:
+        self._connection.ask(
+            Request(
+                method="PATCH",
+                path=f"{self._path}/status",
+                query={"fieldManager": self._writer},
+                body={"status": {"conditions": conditions}},
+                content_type=STRATEGIC_PATCH,
+            )
+        )
+
+
+def _conditions(daemonset: Json) -> Iterator[Json]:
+    found = (daemonset.get("status") or {}).get("conditions") or ()
+    return (one for one in found if one["type"].startswith(_PREFIX))
+
+
+def _policy(daemonset: Json) -> str:
+    """Return the digest of the policy that the DaemonSet's pods bring to their nodes; empty if it has none."""
+    template = (daemonset.get("spec") or {}).get("template") or {}
+    return str(((template.get("metadata") or {}).get("annotations") or {}).get(POLICY_ANNOTATION, ""))
+
+
+def _deletion(kind: str) -> Json:
+    return {"type": kind, "$patch": "delete"}
+
+
+class ObservedNode(Struct):
+    """The node for a runtime that only observes. It reads, and makes exactly one kind of write. Every method: ClusterError.
+
+    That write is a patch of the node's status with our condition and the annotation `gpushare.dev/would`. Kubernetes ignores
+    the spec in such a patch, so it cannot set a taint, whatever it contains; and the token has no right to another write.
+    """
+
+    connection: Connection
+    identity: PodIdentity
+
+    def node(self) -> NodeView:
+        """Read this node. Unlike `NodeClient.node` it removes nothing."""
+        return view_node(self.connection.get(self.identity.node_path))
+
+    def pods(self) -> tuple[PodView, ...]:
+        """Read the pods of this node, in any phase."""
+        found = self.connection.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={self.identity.node}"})
+        return tuple(view_pod(pod) for pod in found.get("items") or ())
+
+    def publish(self, reason: ConditionReason, message: str, would: str) -> bool:
+        """Set the condition and the annotation in one request. Writes nothing, and returns False, if the node has both."""
+        node = self.connection.get(self.identity.node_path)
+        before = find_condition(node)
+        after = condition_of((reason, message[:MAX_MESSAGE]), reason.value.is_ready)
+        is_told = all(before.get(key) == value for key, value in after.items() if key != "lastHeartbeatTime")
+        if is_told and view_node(node).annotations.get(WOULD_ANNOTATION) == would:
+            return False
+        is_as_before = before.get("status") == after["status"]
+        since = (before.get("lastTransitionTime") if is_as_before else None) or after["lastHeartbeatTime"]
+        patch_status(self.connection, self.identity.node_path, would, {**after, "lastTransitionTime": since})
+        return True
+
+
+def forget(connection: Connection, node: Json) -> bool:
+    """Remove the condition and the annotation from any node; return whether it had one of them. ClusterError."""
+    view = view_node(node)
+    if WOULD_ANNOTATION not in view.annotations and not find_condition(node):
+        return False
+    patch_status(connection, f"/api/v1/nodes/{view.name}", None, {"type": CONDITION, "$patch": "delete"})
+    return True
+
+
+def patch_status(connection: Connection, path: str, would: str | None, condition: Json) -> None:
+    """Write the annotation (None removes it) and the condition. ClusterError."""
+    body = {"metadata": {"annotations": {WOULD_ANNOTATION: would}}, "status": {"conditions": [condition]}}
+    connection.ask(
+        Request(
+            method="PATCH",
+            path=f"{path}/status",
+            query={"fieldManager": WRITER},
+            body=body,
+            content_type=STRATEGIC_PATCH,
+        )
+    )

@@ -27,7 +27,7 @@ from gpushare_node.adapters.kube.connection import (
     Json,
     Request,
 )
-from gpushare_node.adapters.kube.observed_node import forget
+from gpushare_node.adapters.kube.node_client import forget
 from gpushare_node.adapters.kube.views import view_node
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from gpushare_node.adapters.kube.api_endpoint import from_kubeconfig, in_cluster
-from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.adapters.kube.connection import Connection, from_kubeconfig, in_cluster
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.api_endpoint import find_endpoint, in_cluster
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request
+from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request, find_endpoint, in_cluster
 from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connect
 from tests.support.certificates import certify
 from tests.support.fake_api.server import ApiServer
@@ -209,9 +208,9 @@ def test_neither_the_official_client_nor_its_models_are_loaded_in_a_pod(one: Api
     program = f"""
 import pathlib, sys
 from gpushare_node.core.clock import SystemClock
-from gpushare_node.adapters.kube.api_endpoint import in_cluster
+from gpushare_node.adapters.kube.connection import in_cluster
 from gpushare_node.adapters.kube.connection import Connection
-import gpushare_node.adapters.kube.node_client, gpushare_node.adapters.kube.pod_informer
+import gpushare_node.adapters.kube.node_client, gpushare_node.adapters.kube.informers
 wire = Connection(in_cluster({one.url!r}, pathlib.Path({str(tmp_path)!r})), SystemClock())
 assert "urllib3" not in sys.modules
 assert wire.get({NODE!r})["kind"] == "Node"

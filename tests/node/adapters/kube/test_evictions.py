@@ -4,7 +4,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError, Eviction, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.evictions import RECOUNT_SECONDS, EvictionClient
+from gpushare_node.adapters.kube.node_client import RECOUNT_SECONDS, EvictionClient
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.contract.struct import replace
 from tests.node.adapters.kube.kube_fixture import FakeClock

@@ -12,10 +12,16 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.connection import Connection
-from gpushare_node.adapters.kube.informer import MAX_PAUSE_SECONDS, RELIST_SECONDS, START_SECONDS
+from gpushare_node.adapters.kube.informers import (
+    MAX_PAUSE_SECONDS,
+    RELIST_SECONDS,
+    START_SECONDS,
+    NodeInformer,
+    PodInformer,
+    SliceInformer,
+)
 from gpushare_node.adapters.kube.node_client import read_node_slices
 from gpushare_node.adapters.kube.pod_identity import find_identity
-from gpushare_node.adapters.kube.pod_informer import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.cli.wiring import News, WatchedSlices
 from gpushare_node.core.clock import SystemClock

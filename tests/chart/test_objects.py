@@ -12,7 +12,7 @@ import yaml
 from gpushare.core import emit, resources
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare_node.adapters.kube import uninstall
-from gpushare_node.backends.device_plugin import checkpoint
+from gpushare_node.backends.backend import DEVICES
 from tests.chart.bundles import (
     BUNDLES,
     DEVICE_PLUGIN,
@@ -228,7 +228,7 @@ def test_configured_kubelet_folder_is_mounted_where_the_runtime_looks(pods) -> N
     assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet/device-plugins"
     for container in containers_of(pod).values():
         [mount] = [one for one in container["volumeMounts"] if one["name"] == "device-plugins"]
-        assert Path(mount["mountPath"]) == checkpoint.DEFAULT.parent
+        assert Path(mount["mountPath"]) == DEVICES.parent
 
 
 def test_waiting_pod_does_not_block_the_daemonset_update(objects) -> None:

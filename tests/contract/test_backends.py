@@ -74,7 +74,7 @@ BY_NAME = {
 
 ALLOWED = {"backends": "the back ends themselves", "importing": "writes an intent from what others installed"}
 
-_NEUTRAL = {"backend", "kubelet_files", "leftovers", "requests"}
+_NEUTRAL = {"backend", "requests"}
 """Modules of `backends` that are of no one back end."""
 
 

@@ -124,7 +124,7 @@ AMD_BY_NAME = {
         "report/comparison_words.py": "that in words",
     },
     "node-runtime/gpushare_node": {
-        "backends/device_plugin/plugin_pods.py": "who starts the pods of its device plugin again",
+        "backends/device_plugin.py": "who starts the pods of its device plugin again",
         "contract/policy.py": "its stacks, and whose the GPUs are",
         "gpus/exclusive.py": "what divides the GPUs of a node without a policy",
     },

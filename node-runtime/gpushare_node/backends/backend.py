@@ -1,13 +1,17 @@
-"""Backend: what the two loops ask of the way in which GPUs are offered to pods, as one Protocol. Values only."""
+"""Backend: what the two loops ask of the way in which GPUs are offered to pods, and what kubelet's files say of it.
 
-from collections.abc import Collection, Iterable, Mapping
+Also what a device plugin that has gone leaves in kubelet and on the Node object, and how an administrator removes it.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
 
+from gpushare_node import vendors
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.contract.policy import Policy
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.reporting.outcome import Unmet
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
@@ -76,35 +80,33 @@ class Checkpoint(Struct):
     has_claims: bool = False
 
 
-class Backend(Protocol):
-    """One way to offer GPUs. `read_checkpoint` and `find_sockets` read kubelet's files.
+class Backend(Struct):
+    """One way to offer GPUs to pods. Only `find_mismatch` of DRA reads more than kubelet's files: the node's ResourceSlices.
 
-    Of DRA `find_mismatch` reads the node's ResourceSlices, and nothing else reads anything.
+    `read_checkpoint` returns what kubelet allocated to pods, and what is registered; CheckpointError if it cannot be read.
+    `find_sockets` returns the sockets of the plugins that offer devices: a plugin that restarts creates a new one.
+
+    A back end without a device plugin has no socket, follows no label, and has no pod that must start again.
     """
 
-    def read_checkpoint(self) -> Checkpoint:
-        """Return what kubelet allocated to pods, and what is registered. CheckpointError if it cannot be read."""
-        ...
-
-    def find_sockets(self) -> frozenset[Socket]:
-        """Return the sockets of the plugins that offer devices: a plugin that restarts creates a new one."""
-        ...
+    read_checkpoint: Callable[[], Checkpoint]
+    find_sockets: Callable[[], frozenset[Socket]] = frozenset
 
     def publish(self, last: Published | None, label: str, profile: str, devices: frozenset[str]) -> Published:
         """Return what to publish for these devices. `label` is the node's current one, "" without one."""
-        ...
+        return Published(key="", devices=devices)
 
     def flip(self, published: Published) -> Published:
-        """Return the same devices under another name, so that the plugin enumerates again."""
-        ...
+        """Return the same devices under another name, if they have one, so that the plugin enumerates again."""
+        return published
 
     def advertised(self, allocatable: Mapping[str, int]) -> dict[str, int]:
         """Return the GPUs that the node offers to pods, by resource, without those whose count is zero."""
-        ...
+        return vendors.advertised(allocatable)
 
     def expected(self, policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
         """Return what the node must offer while the GPUs of these indexes are missing."""
-        ...
+        raise NotImplementedError
 
     def find_mismatch(
         self,
@@ -117,16 +119,69 @@ class Backend(Protocol):
 
         `registered` None: it is not known, so only `allocatable` is compared. ClusterError if slices cannot be read.
         """
-        ...
+        raise NotImplementedError
 
     def find_stale(self, registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
         """Return the UUIDs that are registered and do not exist."""
-        ...
+        return ()
 
     def restartable(self, pods: Iterable[PodView], policy: Policy) -> tuple[PodView, ...]:
         """Return the pods that must be deleted to read the GPUs again; none if the plugin follows a label."""
-        ...
+        return ()
 
     def explain(self, pods: Iterable[PodView], policy: Policy) -> str:
         """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them."""
-        ...
+        return ""
+
+
+class KubeletFiles(Struct, frozen=False):
+    """All that kubelet gave to pods, by device plugins and by claims, whichever of them the node's pool has now.
+
+    While a pool changes from one to the other, pods of the former run on, and keep their caps. `read_claims` returns None if
+    kubelet has no list of claims. `needs_claims`: the pool's pods have claims.
+    """
+
+    read_devices: Callable[[], Checkpoint]
+    read_claims: Callable[[], tuple[Allocation, ...] | None]
+    needs_claims: bool
+    _last: tuple[Checkpoint, tuple[Allocation, ...] | None, Checkpoint] | None = None
+
+    def read_checkpoint(self) -> Checkpoint:
+        """Return both as one checkpoint: the same object as long as nothing changes. CheckpointError if one cannot be read."""
+        devices, claims = self.read_devices(), self.read_claims()
+        if self._last is not None and self._last[0] is devices and self._last[1] == claims:
+            return self._last[2]
+        found = replace(
+            devices,
+            allocations=(*devices.allocations, *(claims or ())),
+            is_there=claims is not None if self.needs_claims else devices.is_there,
+            has_claims=claims is not None,
+        )
+        self._last = (devices, claims, found)
+        return found
+
+
+def cleanup_commands(names: Iterable[str], *, has_checkpoint: bool = False) -> str:
+    """Return the commands that have kubelet, and with its checkpoint also the allocations in it, forget these resources.
+
+    Kubelet keeps offering what the Node object has of a resource that it does not know, so it must not run meanwhile.
+    """
+    none = dict.fromkeys(sorted(names))
+    patch = json.dumps({"status": {"capacity": none, "allocatable": none}}, separators=(",", ":"))
+    removal = f" && rm {DEVICES}" if has_checkpoint else ""
+    return (
+        f"run `systemctl stop kubelet{removal}` on the node, then "
+        f"`kubectl patch node NODE --subresource=status --type=merge -p '{patch}'`, then `systemctl start kubelet` on the node"
+    )
+
+
+def about_unregistered(offered: Iterable[str], registered: Mapping[str, Collection[str]]) -> str:
+    """Return a clause, to follow a message, on offered resources that no plugin has registered; empty if there are none.
+
+    Kubelet itself removes them after five minutes, by a write that may be lost.
+    """
+    names = sorted(name for name in offered if not registered.get(name))
+    if not names:
+        return ""
+    commands = cleanup_commands(names)
+    return f"; no plugin has registered {', '.join(names)}: if the node still offers it after five minutes, {commands}"

@@ -22,11 +22,10 @@ from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
-from gpushare_node.backends.backend import Backend, Checkpoint
+from gpushare_node.backends.backend import Backend, Checkpoint, KubeletFiles
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.dra import DraBackend, endpoint
-from gpushare_node.backends.dra.allocations import read_claims
-from gpushare_node.backends.kubelet_files import KubeletFiles
+from gpushare_node.backends.dra.claims import is_served, read_claims
+from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.cli.policy_file import STDIN
 from gpushare_node.cli.run import Run
 from gpushare_node.contract import policy as policies
@@ -65,7 +64,7 @@ def backend_of(policy: Policy | None, api: "Api | None" = None, clock: Clock | N
 
 def is_driver_served(driver: str) -> bool:
     """Return whether a program serves this DRA driver on the host, or may."""
-    return endpoint.is_served(driver)
+    return is_served(driver)
 
 
 def _open_plugin(

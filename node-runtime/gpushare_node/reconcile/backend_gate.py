@@ -26,8 +26,7 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.adapters.kube.slices import are_on_demand
-from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.backends.leftovers import about_unregistered, cleanup_commands
+from gpushare_node.backends.backend import CheckpointError, about_unregistered, cleanup_commands
 from gpushare_node.contract.policy import Backend, Policy, Stack
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView

@@ -35,7 +35,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.cli.wiring import NodeAnnotations, WatchedSlices
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, read

@@ -38,7 +38,7 @@ from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import SystemClock

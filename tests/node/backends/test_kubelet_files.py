@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Claim
-from gpushare_node.backends.kubelet_files import KubeletFiles
+from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Claim, KubeletFiles
 
 PLUGIN = Allocation(pod_uid="p", container="main", resource="nvidia.com/gpu", ids=("GPU-a",))
 CLAIM = Claim(uid="u", namespace="team", name="c")

@@ -14,8 +14,8 @@ from tests.support.waiting import PATIENCE
 Done = subprocess.CompletedProcess[str]
 PROGRAM = """import pathlib, sys
 from gpushare_node.cli import main
-from gpushare_node.backends.device_plugin import checkpoint
-checkpoint.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
+from gpushare_node.backends import device_plugin
+device_plugin.read_checkpoint.__defaults__ = (pathlib.Path("/nowhere/kubelet_internal_checkpoint"),)
 sys.exit(main())"""
 """The command where no kubelet runs, whatever runs on this machine."""
 COMMAND = [sys.executable, "-c", PROGRAM]

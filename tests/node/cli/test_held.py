@@ -8,9 +8,9 @@ from tests.node.cli import cli_environment as shell
 from tests.node.cli.cli_environment import CliEnvironment, Done
 
 PROGRAM = """import pathlib, sys
-from gpushare_node.backends.device_plugin import checkpoint
+from gpushare_node.backends import device_plugin
 from gpushare_node.cli import main
-checkpoint.read_checkpoint.__defaults__ = (pathlib.Path(sys.argv[1]),)
+device_plugin.read_checkpoint.__defaults__ = (pathlib.Path(sys.argv[1]),)
 sys.exit(main(sys.argv[2:]))"""
 """The command, with kubelet's folder elsewhere: the real place is not a test's to write to."""
 

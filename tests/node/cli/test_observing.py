@@ -26,8 +26,8 @@ WRITING = re.compile(r"nvml(?!EventSet)\w*(Set[A-Z]|Create|Destroy|Reset|Clear)"
 
 CHECKPOINT = """import pathlib, sys
 from gpushare_node.cli import main
-from gpushare_node.backends.device_plugin import checkpoint
-checkpoint.read_checkpoint.__defaults__ = (pathlib.Path(sys.argv[1]),)
+from gpushare_node.backends import device_plugin
+device_plugin.read_checkpoint.__defaults__ = (pathlib.Path(sys.argv[1]),)
 sys.exit(main(sys.argv[2:]))"""
 
 

@@ -15,8 +15,7 @@ from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
+from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics

@@ -241,9 +241,9 @@ import sys
 from gpushare_node.contract.struct import replace
 from pathlib import Path
 from gpushare_node.cli import main, wiring
-from gpushare_node.backends.device_plugin import checkpoint
+from gpushare_node.backends import device_plugin
 from gpushare_node.adapters.procs import linux
-checkpoint.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
+device_plugin.read_checkpoint.__defaults__ = (Path(sys.argv[1]),)
 linux.DEVICE_MAJORS = {1}
 wiring.DEFAULTS = replace(wiring.DEFAULTS, exit_seconds=float(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))

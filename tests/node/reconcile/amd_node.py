@@ -20,8 +20,7 @@ from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
-from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
+from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.policy import (
     Action,
     Card,

@@ -14,9 +14,8 @@ from typing import Any
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.slices import view_slices
 from gpushare_node.backends.backend import Allocation, Backend, Checkpoint, Claim
-from gpushare_node.backends.device_plugin import DevicePlugin
-from gpushare_node.backends.device_plugin.checkpoint import read_checkpoint
-from gpushare_node.backends.dra import DraBackend
+from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
+from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Dra, Policy, Share
 from gpushare_node.contract.struct import replace

@@ -9,9 +9,8 @@ from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
-from gpushare_node.backends.device_plugin import labels, offer
-from gpushare_node.backends.device_plugin.offer import find_mismatch, find_stale
-from gpushare_node.backends.dra import slices
+from gpushare_node.backends.device_plugin import DevicePlugin
+from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract.policy import Mode, Partitioner, read
 from gpushare_node.contract.struct import replace
 from gpushare_node.membership import find_owner, find_successor
@@ -25,6 +24,7 @@ from tests.support.paths import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*/bundle/chart/files/policies/*.yaml"))
 ONE, OTHER = frozenset({"MIG-1"}), frozenset({"MIG-2"})
 KEY = "mig-00000001"
+PLUGIN = DevicePlugin()
 
 
 def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) -> PodView:
@@ -58,7 +58,7 @@ def runtime_pod(pool: str, **changed: str) -> PodView:
     ids=["first", "folder lost", "as before", "other devices", "and back", "another profile"],
 )
 def test_profile_name_is_flipped_when_only_the_devices_change(last, label, key) -> None:
-    assert labels.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
+    assert PLUGIN.publish(last, label, KEY, ONE) == Published(key=f"{KEY}-{key}", devices=ONE)
 
 
 def test_pool_labels_include_mig_managers_only_if_it_partitions() -> None:
@@ -79,14 +79,14 @@ def test_only_owned_labels_are_withdrawn() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parents[4].name}/{path.stem}")
 def test_expected_resources_match_the_compilers(path: Path) -> None:
     policy = read(path.read_text())
-    expected = slices.expected if policy.dra is not None else offer.expected
-    assert expected(policy) == dict(policy.resources)
-    assert expected(policy, range(len(policy.gpus))) == {}
+    backend = DraBackend(policy=policy, read_checkpoint=PLUGIN.read_checkpoint) if policy.dra is not None else PLUGIN
+    assert backend.expected(policy) == dict(policy.resources)
+    assert backend.expected(policy, range(len(policy.gpus))) == {}
 
 
 def test_missing_gpu_reduces_the_expected_resources() -> None:
-    assert offer.expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
-    assert offer.expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
+    assert PLUGIN.expected(mig(SEVEN, SEVEN), {1}) == {"nvidia.com/mig-1g.5gb": 7}
+    assert PLUGIN.expected(whole(2, replicas=4), {0}) == {"nvidia.com/gpu.shared": 4}
 
 
 DESIRED = {"nvidia.com/gpu.shared": 2}
@@ -109,20 +109,21 @@ IDS = {"nvidia.com/gpu.shared": frozenset({"GPU-1::0", "GPU-1::1"})}
     ids=["right", "others", "none", "dead", "few replicas", "not shared", "kubelet late", "one more", "gke"],
 )
 def test_advertised_resources_must_match_in_ids_counts_and_names(registered, allocatable, reason, is_stale) -> None:
-    lack = find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, allocatable)
+    lack = PLUGIN.find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, allocatable)
     found = (None, False) if lack is None else (lack.reason, lack.is_stale)
     assert found == (reason, is_stale)
 
 
 def test_unregistered_resource_is_reported_with_the_command_to_remove_it() -> None:
     registered = IDS | {"nvidia.com/mig-1g.5gb": frozenset()}
-    lack = find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, DESIRED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7})
+    offered = DESIRED | {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 7}
+    lack = PLUGIN.find_mismatch(DESIRED, frozenset({"GPU-1"}), registered, offered)
     assert lack is not None
     assert lack.message.startswith("the node offers nvidia.com/gpu: 2 instead of 0, nvidia.com/mig-1g.5gb: 7 instead of 0; ")
     assert "no plugin has registered nvidia.com/gpu, nvidia.com/mig-1g.5gb" in lack.message
     none = {"nvidia.com/gpu": None, "nvidia.com/mig-1g.5gb": None}
     assert json.loads(lack.message.split("'")[1]) == {"status": {"capacity": none, "allocatable": none}}
-    late = find_mismatch(DESIRED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
+    late = PLUGIN.find_mismatch(DESIRED, frozenset({"GPU-1"}), IDS, {"nvidia.com/gpu.shared": 1})
     assert late is not None
     assert "kubectl" not in late.message
 
@@ -133,7 +134,7 @@ def test_gpu_resources_are_distinguished_from_other_nvidia_resources() -> None:
         for name in ("gpu", "gpu.shared", "mig-1g.5gb.me", "hostdev", "sriov_rdma_vf")
         if is_gpu_resource(f"nvidia.com/{name}")
     ] == ["gpu", "gpu.shared", "mig-1g.5gb.me"]
-    assert find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
+    assert PLUGIN.find_stale({"nvidia.com/gpu": frozenset({"GPU-9::1", "nvidia0"})}, frozenset({"GPU-1"})) == ("GPU-9",)
 
 
 def test_every_change_affects_mps_clients_and_others_only_if_they_lose_resources() -> None:
@@ -179,13 +180,13 @@ PARTS = {"amd.com/gpu": 2}
 
 def test_a_plugin_that_reads_the_gpus_once_is_stale_whatever_else_it_offers() -> None:
     devices = frozenset({"0000:05:00.0", "amdgpu_xcp_0"})
-    more = find_mismatch(PARTS, devices, {"amd.com/gpu": devices | {"amdgpu_xcp_1"}}, {"amd.com/gpu": 3})
-    other = find_mismatch(PARTS, devices, {"amd.com/gpu": frozenset({"0000:05:00.0", "0000:15:00.0"})}, PARTS)
-    named = find_mismatch(PARTS, devices, {"amd.com/spx_nps1": devices}, {"amd.com/spx_nps1": 2})
+    more = PLUGIN.find_mismatch(PARTS, devices, {"amd.com/gpu": devices | {"amdgpu_xcp_1"}}, {"amd.com/gpu": 3})
+    other = PLUGIN.find_mismatch(PARTS, devices, {"amd.com/gpu": frozenset({"0000:05:00.0", "0000:15:00.0"})}, PARTS)
+    named = PLUGIN.find_mismatch(PARTS, devices, {"amd.com/spx_nps1": devices}, {"amd.com/spx_nps1": 2})
     for lack in (more, other, named):
         assert lack is not None
         assert lack.is_stale
 
 
 def test_devices_that_are_not_known_are_not_compared() -> None:
-    assert find_mismatch(PARTS, frozenset(), {"amd.com/gpu": frozenset({"0000:05:00.0", "amdgpu_xcp_0"})}, PARTS) is None
+    assert PLUGIN.find_mismatch(PARTS, frozenset(), {"amd.com/gpu": frozenset({"0000:05:00.0", "amdgpu_xcp_0"})}, PARTS) is None

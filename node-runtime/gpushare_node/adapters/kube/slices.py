@@ -1,6 +1,6 @@
 """ResourceSlices: what a DRA driver says a node's devices are, as this project's types. Pure.
 
-A slice that lacks something has it empty; whether that is right, `backends/dra/slices.py` decides.
+A slice that lacks something has it empty; whether that is right, `backends/dra/offer.py` decides.
 """
 
 from collections.abc import Iterable, Mapping

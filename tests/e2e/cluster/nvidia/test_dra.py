@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.backends.dra.allocations import read_claims
+from gpushare_node.backends.dra.claims import read_claims
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, T4, ClusterFixture
 from tests.e2e.cluster.dra.agents import BACK_END, CHECKPOINT, STATE, Agents, dra_intent, with_agents
 from tests.e2e.cluster.dra.devices import Object

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpushare_node.backends.backend import Allocation
-from gpushare_node.backends.dra.allocations import read_claims
+from gpushare_node.backends.dra.claims import read_claims
 from gpushare_node.contract.policy import Policy
 
 RECORDED = Path(__file__).with_name("files")

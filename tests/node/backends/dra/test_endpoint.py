@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.backends.dra.endpoint import is_served
+from gpushare_node.backends.dra.claims import is_served
 
 DRIVER = "gpu.nvidia.com"
 

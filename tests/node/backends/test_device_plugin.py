@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.backends.backend import Checkpoint, CheckpointError
-from gpushare_node.backends.device_plugin.checkpoint import find_sockets, read_checkpoint
+from gpushare_node.backends.device_plugin import find_sockets, read_checkpoint
 
 
 def entry(ids: Any, resource: str = "nvidia.com/gpu.shared") -> dict[str, Any]:

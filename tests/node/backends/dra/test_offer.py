@@ -1,9 +1,12 @@
 """What ResourceSlices of a node are compared with: classes, the GPUs that exist, completeness, and how claims share them."""
 
+from collections.abc import Collection
+
 import pytest
 
 from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, are_on_demand, view_slices
-from gpushare_node.backends.dra import slices
+from gpushare_node.backends.backend import Checkpoint
+from gpushare_node.backends.dra import offer
 from gpushare_node.contract.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
 from gpushare_node.contract.struct import replace
 from gpushare_node.reporting.reasons import ConditionReason
@@ -16,6 +19,11 @@ POLICY = by_claims(mig(TWO))
 CLASS = "gpushare-training-3g-20gb"
 
 
+def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
+    backend = offer.DraBackend(policy=policy, read_checkpoint=lambda: Checkpoint(allocations=(), registered={}))
+    return backend.expected(policy, missing)
+
+
 def device(uuid: str, **changed: object) -> SliceDevice:
     made = SliceDevice(name=f"gpu-0-{uuid}", type="mig", profile="3g.20gb", uuid=uuid)
     return replace(made, **changed)
@@ -25,7 +33,7 @@ RIGHT = SliceView(name="s1", node="n1", pool="n1", generation=2, count=1, device
 
 
 def find(*some: SliceView, policy: Policy = POLICY) -> str | None:
-    found = slices.find_mismatch(policy, "n1", slices.expected(policy), frozenset(UUIDS), some)
+    found = offer.find_mismatch(policy, "n1", expected(policy), frozenset(UUIDS), some)
     assert found is None or found.reason is ConditionReason.WRONG_SLICES
     return None if found is None else found.message.removeprefix("the node's ResourceSlices: ")
 
@@ -38,7 +46,7 @@ def test_the_planned_devices_once_each_are_right() -> None:
 
 
 def test_none_is_waited_for() -> None:
-    found = slices.find_mismatch(POLICY, "n1", slices.expected(POLICY), frozenset(UUIDS), ())
+    found = offer.find_mismatch(POLICY, "n1", expected(POLICY), frozenset(UUIDS), ())
     assert found is not None
     assert found.reason is ConditionReason.WAITING_FOR_SLICES
 
@@ -97,15 +105,15 @@ def test_claims_share_devices_as_planned(shares: DraShares, given: dict[str, obj
     policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares, on_demand=False))
     one = SliceDevice(name="gpu-0", type="gpu", profile="", uuid="GPU-a")
     listed = (replace(RIGHT, devices=(replace(one, **given),)),)
-    assert (slices.find_mismatch(policy, "n1", {"gpushare-training": 1}, frozenset({"GPU-a"}), listed) is None) is is_right
+    assert (offer.find_mismatch(policy, "n1", {"gpushare-training": 1}, frozenset({"GPU-a"}), listed) is None) is is_right
 
 
 def test_devices_of_missing_gpus_are_not_expected() -> None:
     policy = by_claims(mig(TWO, TWO, ()))
     shares = (*policy.shares, replace(policy.shares[0], resource="gpushare-training", profile=None))
     policy = replace(policy, shares=shares, resources=((CLASS, 4), ("gpushare-training", 1)))
-    assert slices.expected(policy, (1,)) == {CLASS: 2, "gpushare-training": 1}
-    assert slices.expected(policy, (2,)) == {CLASS: 4}
+    assert expected(policy, (1,)) == {CLASS: 2, "gpushare-training": 1}
+    assert expected(policy, (2,)) == {CLASS: 4}
 
 
 SHARES = {"count": "count", "exclusive": "", "limits": "memory", "memory": "memory", "mig": "memory"}
@@ -172,9 +180,9 @@ def test_every_difference_of_places_is_named(devices: tuple[SliceDevice, ...], t
 
 def test_places_of_missing_gpus_are_not_expected() -> None:
     policy = on_demand(gpus=3)
-    assert slices.expected(policy) == {CLASS: 6}
-    assert slices.expected(policy, (0, 2)) == {CLASS: 2}
-    assert slices.expected(policy, (0, 1, 2)) == {}
+    assert expected(policy) == {CLASS: 6}
+    assert expected(policy, (0, 2)) == {CLASS: 2}
+    assert expected(policy, (0, 1, 2)) == {}
 
 
 def test_a_driver_of_instances_on_demand_is_told_by_what_it_lists() -> None:

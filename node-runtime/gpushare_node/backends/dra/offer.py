@@ -1,10 +1,14 @@
-"""A node's ResourceSlices, compared with what its policy expects and the GPUs that NVML has. Pure."""
+"""What a DRA driver offers: a node's ResourceSlices, compared with what its policy expects and the GPUs that NVML has.
+
+The driver follows no label, and registers nothing with kubelet's device manager: what a node offers is in its slices.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
+from gpushare_node.backends.backend import Backend, about_unregistered
 from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
 from gpushare_node.reporting.outcome import Unmet, join_first
 from gpushare_node.reporting.reasons import ConditionReason
@@ -18,17 +22,39 @@ _PLACE = re.compile("gpu-[0-9]+-mig-.+-[0-9]+-[0-9]+")
 _MAX_NAMED = 3
 
 
-def expected(policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
-    """Return how many devices of each DeviceClass the slices must list while the GPUs of these indexes are missing."""
-    counts = Counter(dict(policy.resources))
-    classes = {share.profile: share.resource for share in policy.shares}
-    if policy.is_on_demand:
-        there = sum(gpu.index not in missing for gpu in policy.gpus)
-        return {name: count * there // len(policy.gpus) for name, count in counts.items() if there}
-    for gpu in policy.gpus:
-        if gpu.index in missing:
-            counts.subtract(classes[profile] for profile in gpu.profiles if profile in classes)
-    return {name: count for name, count in counts.items() if count > 0}
+class DraBackend(Backend):
+    """The back end of a DRA driver, for nodes of this policy. `read_slices` reads the ResourceSlices of the node `node`."""
+
+    policy: Policy
+    node: str = ""
+    read_slices: Callable[[], Sequence[SliceView]] = tuple
+
+    def expected(self, policy: Policy, missing: Collection[int] = ()) -> dict[str, int]:
+        """Return how many devices of each DeviceClass the slices must list while the GPUs of these indexes are missing."""
+        counts = Counter(dict(policy.resources))
+        classes = {share.profile: share.resource for share in policy.shares}
+        if policy.is_on_demand:
+            there = sum(gpu.index not in missing for gpu in policy.gpus)
+            return {name: count * there // len(policy.gpus) for name, count in counts.items() if there}
+        for gpu in policy.gpus:
+            if gpu.index in missing:
+                counts.subtract(classes[profile] for profile in gpu.profiles if profile in classes)
+        return {name: count for name, count in counts.items() if count > 0}
+
+    def find_mismatch(
+        self,
+        desired: Mapping[str, int],
+        devices: frozenset[str],
+        registered: Mapping[str, frozenset[str]] | None,
+        allocatable: Mapping[str, int],
+    ) -> Unmet | None:
+        """Return what is missing: the plugin must offer nothing, and the slices exactly the desired devices. ClusterError."""
+        offered = self.advertised(allocatable)
+        if offered:
+            text = f"the device plugin still offers GPUs: {', '.join(sorted(offered))} in the node's allocatable"
+            left = "" if registered is None else about_unregistered(offered, registered)
+            return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=text + left)
+        return find_mismatch(self.policy, self.node, desired, devices, self.read_slices())
 
 
 def find_mismatch(

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.backends.backend import Allocation, CheckpointError
-from gpushare_node.backends.dra import driver_claims, kubelet_claims
-from gpushare_node.backends.dra.allocations import read_claims
-from gpushare_node.backends.dra.driver_claims import quantity
+from gpushare_node.backends.dra.claims import parse_driver, parse_kubelet, quantity, read_claims
 from gpushare_node.contract.struct import replace
 from tests.node.backends.dra.claim_files import DRIVER, GPU, RECORDED, SCENES, Files, copy, place, recorded, result, state_text
 from tests.node.enforce.enforcement import policy
@@ -215,7 +213,7 @@ def test_files_that_have_not_changed_are_parsed_once(files: Files) -> None:
     """Enforcement reads them every ten seconds, and a node may have thousands of claims."""
     files.claim("c", result("gpu-0"))
     files.write()
-    for path, parse in ((files.folder / "dra_manager_state", kubelet_claims.parse), (place(files.folder), driver_claims.parse)):
+    for path, parse in ((files.folder / "dra_manager_state", parse_kubelet), (place(files.folder), parse_driver)):
         before = parse(path.read_bytes())
         assert parse(path.read_bytes()) is before
 

@@ -19,7 +19,6 @@ BY_NAME = {
         "live.diagnosis": "pods that wait for a claim",
         "live.dra_objects": "the driver's slices and claims",
         "live.drift": "the label of a node, and vGPUs",
-        "live.inventory": "claims that Kubernetes makes for limits",
         "live.live_pools": "the policies of pools",
         "live.pending_claims": "why claims wait",
         "live.reader": "which objects there are",

@@ -26,8 +26,6 @@ CONFIG_API = f"resource.{NVIDIA.domain}/v1beta1"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every class in `limits`."""
 
-FOR_LIMITS = "resource.kubernetes.io/extended-resource-claim"
-"""The annotation of a claim that Kubernetes makes for a pod with a class's name in `limits`."""
 
 OUR_CLASSES = "gpushare-"
 """With which the name of every DeviceClass of ours begins."""

@@ -69,13 +69,14 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       values of gpu-operator or nvidia-device-plugin, and the ClusterPolicy
       Nodes with their labels: kubectl get nodes -o yaml
       ResourceQuotas on nvidia.com/* and on DeviceClasses
-      values of dra-driver-nvidia-gpu, DeviceClasses, claims and templates
       nodes/pools.yaml and other files of a bundle
 
-    With --live, Nodes, ResourceQuotas, the ClusterPolicy, DeviceClasses,
-    claims and templates, and ConfigMaps that look like such configs are read
-    from the running cluster too. Only GET requests are sent; what cannot be
-    read is reported.
+    With --live, Nodes, ResourceQuotas, the ClusterPolicy, DeviceClasses, and
+    ConfigMaps that look like such configs are read from the running cluster
+    too. Only GET requests are sent; what cannot be read is reported.
+
+    Objects of DRA are not imported: each is reported, and so are nodes that
+    NVIDIA's DRA driver serves.
 
     The intent goes to stdout, with comments that give the source of each
     value and every assumption. Findings go to stderr: what an intent cannot

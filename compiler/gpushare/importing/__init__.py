@@ -26,7 +26,7 @@ from gpushare.importing import (
 )
 from gpushare.importing.accounting import Accounted
 from gpushare.importing.collecting import Collector
-from gpushare.importing.documents import InputFile, Lines, Reader
+from gpushare.importing.documents import InputFile, Lines, Reader, described
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.helm_values import OPERATOR
@@ -91,6 +91,7 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
         facts.quotas = bundles.quotas(facts)
     else:
         _cluster(facts, draft, notes, wanted)
+        _report_dra(facts, notes)
     if wanted.backend == Backend.DRA:
         moving.move(facts, draft, notes)
     quota_fields.add(facts.quotas, draft, notes)
@@ -154,6 +155,16 @@ def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     else:
         config_pools.add(facts, draft, notes)
     platform.add(facts, draft, notes, wanted)
+
+
+def _report_dra(facts: Facts, notes: Notes) -> None:
+    """Report each object of DRA, and values of the DRA driver: none is read, and what they mean is left to the user."""
+    hint = "write pools with backend: dra, which docs/dra.md describes: their classes and claim templates are in the bundle"
+    for one in facts.dra_objects:
+        notes.warn("GS874", one, f"{described(one)} is not imported: objects of DRA are not read", hint)
+    for settings in facts.dra_values:
+        text = f"{settings.origin} are not imported: the intent has nothing of the DRA driver"
+        notes.warn("GS874", settings.part, text, "write platform.dra, as docs/dra.md describes", on_key=True)
 
 
 def _name(facts: Facts, given: str) -> str:

@@ -4,11 +4,11 @@ from typing import Any
 
 from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Path
-from gpushare.importing import dra_platform, dra_values
+from gpushare.importing import dra_platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.parts import Part
-from gpushare.intent.types import Backend, DraVia
+from gpushare.intent.types import Backend, DraShares, DraVia
 from gpushare.intent.words import ON_DEMAND
 
 
@@ -67,9 +67,13 @@ def add(facts: Facts, draft: Draft) -> None:
     if shares is not None:
         draft.put((*path, "shares"), shares.text, shares, "from the bundle's policies")
     for one in facts.dra_values:
-        dra_values.put_root(one, draft)
-        if shares is None and (divided := dra_values.shares(one)):
-            draft.put((*path, "shares"), divided.value, one.part)
+        root = one.part.at("nvidiaDriverRoot")
+        if root.text.rstrip("/"):
+            draft.put((*path, "driverRoot"), root.text, root, f"from {one.origin}")
+        divided = one.part.at("consumableShares")
+        if shares is None and divided.value is not None:
+            by = DraShares.MEMORY if divided.text == DraShares.MEMORY else DraShares.COUNT
+            draft.put((*path, "shares"), by.value, divided)
         _ = one.part.whole  # the rest is what the bundle's compile writes
 
 

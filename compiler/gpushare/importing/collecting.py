@@ -14,8 +14,6 @@ from gpushare.importing import (
     bundle_gitops,
     bundle_monitoring,
     bundles,
-    dra_objects,
-    dra_values,
     gitops_values,
     helm_values,
     mig_parted,
@@ -40,6 +38,9 @@ _VGPU_CONFIG = re.compile(r"(?m)^vgpu-configs:")
 _MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on the ClusterPolicy, which has no namespace of its own."""
+_DRA_GROUP = "resource.k8s.io/"
+_OF_DRA_DRIVER = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
+"""Values that the chart of NVIDIA's DRA driver alone has."""
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 
 
@@ -65,8 +66,8 @@ class Collector:
         elif amd_nodes.is_config(part):
             self.facts.device_configs.append(part)
             self.facts.files_read.add(file)
-        elif dra_objects.is_of_dra(part):
-            self._dra(part)
+        elif part.at("apiVersion").text.startswith(_DRA_GROUP):
+            self.facts.dra_objects.append(part)
             self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
@@ -148,15 +149,6 @@ class Collector:
             return bool(found) or gitops_values.refused(part, self._notes)
         return True
 
-    def _dra(self, part: Part) -> None:
-        if part.at("kind").text != dra_objects.CLASS:
-            self.facts.claims += dra_objects.read_claims(part, self._notes)
-        elif (found := dra_objects.read_class(part, self._notes)) is not None:
-            self.facts.classes.append(found)
-            self._account(part, dra_objects.CLASS, described(part))
-        else:
-            self.facts.other_classes.add(part.at("metadata", "name").text)
-
     def _account(self, part: Part, kind: str, name: str) -> None:
         self.facts.objects.append(Accounted(root=part, kind=kind, name=name))
 
@@ -181,7 +173,7 @@ class Collector:
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
-        elif dra_values.is_values(part):
+        elif any(part.has(key) for key in _OF_DRA_DRIVER):
             self._values(Values(stack=upstream.DRA, part=part), f"the values of {upstream.FILES[upstream.DRA]}")
         elif which := helm_values.stack(part):
             self._values(Values(stack=which, part=part), f"the values of {which}")

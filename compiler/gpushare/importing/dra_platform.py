@@ -1,10 +1,9 @@
-"""What an intent with pools of DRA says of the platform: the driver's settings, and the Kubernetes that they need."""
+"""What an intent with pools of DRA says of the platform: who installs the driver, and the Kubernetes that the pools need."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.importing import dra_values
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.helm_values import OPERATOR
@@ -44,27 +43,12 @@ def oldest_kubelet(facts: Facts) -> tuple[int, int] | None:
     return min(((int(one[1]), int(one[2])) for one in found if one), default=None)
 
 
-def add(facts: Facts, draft: Draft, notes: Notes, *, is_replaced: bool) -> None:
-    """Add what a cluster with the driver says. `is_replaced`: the bundle's release takes the place of the installed one."""
-    pools = of_dra(draft)
-    if not pools:
-        for one in facts.dra_values:
-            text = f"{one.origin} are not imported: no pool is the DRA driver's"
-            notes.warn("GS871", one.part, text, "give the Nodes on which the driver runs", on_key=True)
-        return
-    for one in facts.dra_values[:1]:
-        dra_values.add(one, draft, notes, is_replaced=is_replaced)
-    for one in facts.dra_values[1:]:
-        text = "values of the DRA driver were given twice: the first are imported"
-        notes.error("GS864", one.part, text, "give those of the release that runs", on_key=True)
-    if not facts.dra_values:
-        draft.put((*_PATH, "via"), DraVia.EXISTING.value, None, "what serves these GPUs now stays; its values were not given")
-    _kubernetes(facts, draft, notes)
-
-
 def need(facts: Facts, draft: Draft, notes: Notes, comment: str) -> None:
     """Add what pools need that come to DRA: the bundle installs the driver, if none is there."""
-    if "dra" not in draft.spec.get("platform", {}):
+    if facts.dra_values and not facts.bundle:
+        why = f"{facts.dra_values[0].origin} were given: this release stays, with the values that the bundle's README lists"
+        draft.put((*_PATH, "via"), DraVia.EXISTING.value, facts.dra_values[0].part, why)
+    elif "dra" not in draft.spec.get("platform", {}):
         draft.put((*_PATH, "via"), DraVia.CHART.value, None, comment)
         if root := _driver_root(facts, draft):
             draft.put((*_PATH, "driverRoot"), root, None, "where the operator installs the GPU driver")

@@ -13,14 +13,19 @@ from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
+from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import MACHINE_LABEL, gpus_of_machine, unconfirmed_gpus_of_machine
+from gpushare.nodes.own_labels import BACKEND_LABEL
 
 WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin"
 STATE = "nvidia.com/mig.config.state"
 
 
-def is_served(node: ImportedNode, notes: Notes, *, by_dra: bool) -> bool:
-    """Whether a device plugin of containers, or the DRA driver, serves the node; a finding says why not."""
+def is_served(node: ImportedNode, notes: Notes, *, has_dra: bool) -> bool:
+    """Whether a device plugin of containers serves the node; a finding says why not.
+
+    `has_dra`: the cluster has objects of DRA, or a release of NVIDIA's DRA driver.
+    """
     labels = node.part.at("metadata", "labels")
     workload, name = node.labels.get(WORKLOAD, ""), shorten(node.name)
     if workload not in ("", "container"):
@@ -31,7 +36,19 @@ def is_served(node: ImportedNode, notes: Notes, *, by_dra: bool) -> bool:
             "`--stack gpu-operator` makes a pool of nodes with vm-vgpu; remove the label if containers are to share the GPUs",
         )
         return False
-    if node.labels.get(PLUGIN, "") == "false" and not by_dra:
+    offers_gpus = any(number for key, number in node_objects.capacity(node).items() if key.startswith((GPU, MIG)))
+    label = node.labels.get(BACKEND_LABEL, "")
+    if not offers_gpus and (label == Backend.DRA or (has_dra and node.part.at("status", "capacity").value)):
+        why = f"{BACKEND_LABEL}: dra" if label else "no GPU of a device plugin, and the cluster has objects of DRA"
+        notes.warn(
+            "GS872",
+            labels.at(BACKEND_LABEL) if label else node.part.at("status", "capacity"),
+            f"node {name} has {why}: left out, since pools of the DRA driver are not imported",
+            "write a pool with backend: dra for such nodes, as docs/dra.md describes",
+            on_key=not label,
+        )
+        return False
+    if node.labels.get(PLUGIN, "") == "false":
         notes.warn(
             "GS872",
             labels.at(PLUGIN),

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from gpushare.importing.accounting import Accounted
-from gpushare.importing.dra_objects import CLAIM, ImportedClaim, ImportedClass
 from gpushare.importing.parts import Labels, Part
 from gpushare_node.contract.struct import NOTHING, Struct
 
@@ -120,7 +119,7 @@ class Facts:
 
     `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
     `charts` the versions of the charts that a bundle's images.txt names, `dra_values` values for that of the DRA driver.
-    `other_classes` are DeviceClasses of other drivers than NVIDIA's for GPUs.
+    `dra_objects` are objects of DRA, of whatever driver; none of them is read.
     """
 
     def __init__(self) -> None:
@@ -136,9 +135,7 @@ class Facts:
         self.policies: list[Part] = []
         self.bundle_charts: list[Part] = []
         self.dra_values: list[Settings] = []
-        self.classes: list[ImportedClass] = []
-        self.other_classes: set[str] = set()
-        self.claims: list[ImportedClaim] = []
+        self.dra_objects: list[Part] = []
         self.synced: list[Part] = []
         self.monitors: list[Part] = []
         self.charts: dict[str, str] = {}
@@ -155,8 +152,5 @@ class Facts:
         self.nodes.sort(key=lambda one: one.name)
         self.settings.sort(key=lambda one: one.origin)
         self.dra_values.sort(key=lambda one: one.origin)
-        self.classes.sort(key=lambda one: one.name)
-        # Templates first: sizes are named after them, and not after the claims that Kubernetes makes of them for pods.
-        self.claims.sort(key=lambda one: (one.origin.startswith(f"{CLAIM} "), one.origin))
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
         self.bundle.sort(key=lambda one: one.at("cluster").text)

@@ -9,7 +9,7 @@ import re
 from gpushare import modes
 from gpushare.catalog import upstream
 from gpushare.core.wording import join_first, shorten
-from gpushare.importing import chart_values, dra_platform
+from gpushare.importing import chart_values
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, Settings
 from gpushare.importing.helm_values import OPERATOR, PLUGIN
@@ -48,7 +48,6 @@ def add(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
         _existing(facts, draft, notes)
     else:
         _replacing(stack, facts, draft, notes)
-    dra_platform.add(facts, draft, notes, is_replaced=stack != EXISTING)
     if wanted.observe or not wanted.stack:
         draft.put(("adoption",), "observe", None, "the bundle changes nothing yet; remove this line when it may")
     _kubelets(facts, notes)

@@ -15,7 +15,6 @@ from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
 from gpushare.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields, vgpu_configs
-from gpushare.importing.dra_nodes import DraNodes, Served
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts, ImportedNode
 from gpushare.importing.node_layouts import Layouts
@@ -23,6 +22,7 @@ from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import CLOUDS, MACHINE_LABEL
+from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare_node.contract.struct import Struct, replace
 
 _SHOWN = (
@@ -44,13 +44,6 @@ class _Kind(Struct):
     origin: str
     strategy_origin: str
     node: ImportedNode
-    served: Served | None = None
-    """What the DRA driver offers there; None: a device plugin serves it."""
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of the pool that only DRA has."""
-        return self.served.fields if self.served else {}
 
 
 def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vms: bool) -> None:
@@ -60,13 +53,12 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vm
         pair for node in facts.nodes for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node))
     )
     alike: dict[tuple[object, ...], list[ImportedNode]] = {}
-    of_dra = DraNodes(facts, notes)
     for node in gpu_nodes:
-        alike.setdefault((*_look(node), of_dra.serves(node)), []).append(node)
+        alike.setdefault(_look(node), []).append(node)
     kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
     for group in alike.values():
         for_vms = with_vms and vgpu_configs.is_for_vms(group[0])
-        kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector, of_dra)
+        kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector)
         for other in group:
             if kind is None:
                 _ = other.part.whole  # the finding that says why is about the whole node
@@ -74,17 +66,14 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vm
                 other.part.read_like(group[0].part)
         if kind is not None:
             home = next((f"{key}={value}" for key, value in node_objects.pool_labels(group[0])), "")
-            key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json([kind.sharing, kind.fields]), home)
+            key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json(kind.sharing), home)
             kinds.setdefault(key, (kind, []))[1].extend(group)
     for _, (kind, nodes) in sorted(kinds.items(), key=lambda entry: entry[0]):
         if not draft.has_room(kind.node.part, notes):
             break
         if _has_too_many_taints(nodes, notes):
             continue
-        if kind.served:
-            kind = replace(kind, served=of_dra.first_with_its_names(kind.served, kind.node))  # noqa: PLW2901 - less of the same
         _add(kind, sorted(nodes, key=lambda node: node.name), everywhere, draft)
-    of_dra.finish()
 
 
 def _has_too_many_taints(nodes: Sequence[ImportedNode], notes: Notes) -> bool:
@@ -107,7 +96,8 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
     offers = tuple(sorted(node_objects.capacity(node).items()))
     kernel = vgpu_configs.kernel(node) if vgpu_configs.is_for_vms(node) else ""
-    return tuple(sorted(shown)), offers, served, kernel, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
+    by = bool(node.part.at("status", "capacity").value), node.labels.unmarked.get(BACKEND_LABEL)
+    return tuple(sorted(shown)), offers, served, kernel, by, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
 
 
 def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
@@ -126,16 +116,10 @@ def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
     )
 
 
-def _kind(  # noqa: PLR0913, PLR0917 - all that says something of a node
-    node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector, of_dra: DraNodes
-) -> _Kind | None:
-    of_dra.check(node)
-    by_dra = of_dra.serves(node)
-    if not evidence.is_served(node, notes, by_dra=by_dra):
+def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
+    if not evidence.is_served(node, notes, has_dra=bool(facts.dra_objects or facts.dra_values)):
         return None
     card, card_origin = _card(node, draft, notes)
-    if by_dra:
-        return _dra_kind(node, card, card_origin, facts, notes, of_dra) if card else None
     selected = selector.of_node(node)
     if card is None or selected is None:
         return None
@@ -171,27 +155,6 @@ def _kind(  # noqa: PLR0913, PLR0917 - all that says something of a node
         origin=origin,
         node=node,
         strategy_origin=strategy_origin,
-    )
-
-
-def _dra_kind(  # noqa: PLR0913, PLR0917 - as above
-    node: ImportedNode, card: Card, card_origin: str, facts: Facts, notes: Notes, of_dra: DraNodes
-) -> _Kind | None:
-    node = replace(node, gpus=evidence.physical(node, SharingSource(replicas={}), notes))
-    found = node_layouts.of_node(node, card, facts.mig_configs, notes)
-    if found is None:
-        return None
-    evidence.compare_instances(node, found, notes)
-    served = of_dra.of_node(card, found)
-    return _Kind(
-        card=card,
-        card_origin=card_origin,
-        layouts=found,
-        sharing=served.sharing,
-        origin=served.origin,
-        node=node,
-        strategy_origin="",
-        served=served,
     )
 
 
@@ -337,7 +300,6 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
     gpus = len(kind.layouts.gpus)
     document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus, "sharing": sharing}
-    document |= kind.fields
     if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
         document["memory"] = {"cap": "none"}
     taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
@@ -347,11 +309,6 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
     path = draft.add(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, labels)
     _comment(path, kind, nodes, home, draft, labels)
     offered = {} if modes.named(sharing["mode"]).serves_vms else sharing_fields.resources(sharing, kind.layouts)
-    if kind.served is not None:
-        by_profile = {one: profile for one, profile in offered.items() if one in kind.served.names}
-        offered = {**dict(kind.served.offers), **by_profile}
-        draft.note((*path, "backend"), labels, f"from {kind.served.origin}")
-        draft.note((*path, "sizes"), None, "\n".join(kind.served.sources))
     for resource, profile in offered.items():
         draft.offer(resource, path, profile)
 

@@ -5,13 +5,11 @@ An object that is in no list that could be read is missing from the intent: `Inv
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.backends.dra import FOR_LIMITS
 from gpushare.catalog import upstream
-from gpushare.importing import dra_objects, quota_objects
+from gpushare.importing import quota_objects
 from gpushare.intent.types import Dra
 from gpushare.live import devices, helm_release
 from gpushare.live.api_objects import clean
@@ -26,11 +24,6 @@ _CHARTS = tuple(upstream.FILES.values())
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 """Helm writes it on what it installs, the ClusterPolicy among them."""
 _LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
-_OF_DRA = {
-    devices.CLASSES: dra_objects.CLASS,
-    devices.TEMPLATES: dra_objects.TEMPLATE,
-    devices.CLAIMS: dra_objects.CLAIM,
-}
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 
@@ -48,7 +41,8 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
     found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})
     policies = [*_policies(lists)]
     found += policies
-    found += _of_dra(lists)
+    path = f"/apis/{devices.API}/{devices.CLASSES}"
+    found += lists.read(f"objects of DRA ({devices.API})", path, _device_class, bool, {"labelSelector": _OURS})
     for namespace in dict.fromkeys(namespaces):
         place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
         found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
@@ -66,15 +60,9 @@ def _policies(lists: Lists) -> Iterator[Json]:
         del lists.unseen[unseen:]
 
 
-def _of_dra(lists: Lists) -> Iterator[Json]:
-    """Yield the classes of devices, the templates of claims and the claims; those of a pool of ours say what it offers."""
-    what = f"objects of DRA ({devices.API})"
-    for plural, kind in _OF_DRA.items():
-        yield from lists.read(what, f"/apis/{devices.API}/{plural}", partial(_device_object, kind), bool, {})
-
-
-def _device_object(kind: str, item: Json) -> Json:
-    return _annotated(_object(devices.API, kind, _map(item, "metadata")) | {"spec": _map(item, "spec")}, item, FOR_LIMITS)
+def _device_class(item: Json) -> Json:
+    """Return what names a DeviceClass: none is imported, and each that is not ours is reported."""
+    return _object(devices.API, "DeviceClass", _map(item, "metadata"))
 
 
 def _node(item: Json) -> Json:

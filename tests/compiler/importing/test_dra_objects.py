@@ -1,4 +1,4 @@
-"""Pools of NVIDIA's DRA driver: from a bundle exactly what it was made of, from a cluster what its objects mean."""
+"""Pools of NVIDIA's DRA driver: from a bundle exactly what it was made of; a cluster's objects of DRA are not imported."""
 
 import pytest
 
@@ -68,10 +68,6 @@ def memory(amount: str) -> str:
     return f", capacity: {{requests: {{memory: {amount}}}}}"
 
 
-def shares(number: int) -> str:
-    return f', capacity: {{requests: {{shares: "{number}"}}}}'
-
-
 def pool(found: Imported) -> dict[str, object]:
     """The only pool of an import that compiles."""
     assert not errors(found), errors(found)
@@ -129,184 +125,72 @@ def test_a_bundle_with_dra_comes_back_byte_for_byte(changed: dict[str, str]) -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("driver", "claims", "expected"),
-    [
-        (DRIVER, [], {"sharing": {"mode": "exclusive"}}),
-        (DRIVER, [template("all")], {"sharing": {"mode": "exclusive"}}),
-        (DRIVER, [template("quarter", memory("3840Mi"))], {"sharing": {"mode": "time-slicing", "replicas": 4}}),
-        (
-            DRIVER,
-            [template("quarter", memory("3840Mi")), template("half", memory("7680Mi")), template("whole")],
-            {"sharing": {"mode": "time-slicing", "replicas": 4}, "sizes": {"half": "7680Mi", "whole": "15360Mi"}},
-        ),
-        (
-            DRIVER,
-            [template("some", memory("4Gi"))],
-            {"sharing": {"mode": "time-slicing", "replicas": 3}, "sizes": {"some": "4096Mi"}},
-        ),
-        (DRIVER.replace("memory", '"4"'), [], {"sharing": {"mode": "time-slicing", "replicas": 4}}),
-        (DRIVER.replace("memory", '"4"'), [template("one", shares(1))], {"sharing": {"mode": "time-slicing", "replicas": 4}}),
-        (DRIVER.replace("memory", '"4"'), [template("all", shares(4))], {"sharing": {"mode": "exclusive"}}),
-    ],
-)
-def test_claims_and_the_drivers_values_say_how_gpus_are_shared(
-    driver: str, claims: list[str], expected: dict[str, object]
-) -> None:
-    found = imported(device_class(), driver, node(OF_DRA, rest=RUNNING), *claims)
-    only = pool(found)
-    assert {key: only[key] for key in ("sharing", "sizes") if key in only} == expected
-    assert only["backend"] == "dra"
-    plan = compiled(found).plan
-    assert plan is not None
-    assert plan.dra_pools
-
-
-def claim(name: str, asked: str, annotation: str) -> str:
-    """A claim that Kubernetes made for a pod, as its controllers write it."""
-    return (
-        f"apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata:\n  name: {name}\n  generateName: {name}-\n"
-        f"  namespace: team-a\n  annotations: {{{annotation}}}\n  finalizers: [resource.kubernetes.io/delete-protection]\n"
-        "spec: {devices: {requests: [{name: gpu, exactly:"
-        f" {{allocationMode: ExactCount, count: 1, deviceClassName: t4{asked}}}}}]}}}}\n"
-    )
-
-
-def test_claims_of_pods_add_nothing_to_their_templates() -> None:
-    half = memory("7680Mi")
-    made = claim("a-pod-gpu-x2x4z", half, "resource.kubernetes.io/pod-claim-name: gpu")
-    found = imported(
-        device_class(), DRIVER, node(OF_DRA, rest=RUNNING), made, template("quarter", memory("3840Mi")), template("half", half)
-    )
-    assert pool(found)["sizes"] == {"half": "7680Mi"}
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1", "v1alpha3"])
+@pytest.mark.parametrize("kind", ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceTaintRule"])
+def test_each_object_of_dra_is_one_finding_that_names_it(kind: str, version: str) -> None:
+    given = f"apiVersion: resource.k8s.io/{version}\nkind: {kind}\nmetadata: {{name: mine, namespace: a}}\nspec: {{x: 1}}\n"
+    found = imported(selected(), config_map(sharing()), given)
+    assert pool(found)["sharing"] == {"mode": "time-slicing", "replicas": 4}
+    [said] = [one for one in found.findings if one.code == "GS874"]
+    assert f"{kind} a/mine is not imported" in said.message
+    assert "docs/dra.md" in said.hints[0]
+    assert (said.file, bool(said.span)) == ("cluster.yaml", True)
     assert "GS871" not in codes(found)
 
 
-def test_claims_that_kubernetes_makes_for_limits_are_no_claims_of_users() -> None:
-    named = device_class(rest="  extendedResourceName: nvidia.com/gpu\n")
-    made = claim("pod-extended-resources-x2x4z", "", 'resource.kubernetes.io/extended-resource-claim: "true"')
-    assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING), made))["requests"] == "limits"
+def test_many_claims_are_few_findings() -> None:
+    found = imported(node(), *(template(f"t{number}") for number in range(200)))
+    assert codes(found).count("GS874") == 51
 
 
-def config(interval: str, indent: int) -> str:
-    driver = "{driver: gpu.nvidia.com, parameters: {apiVersion: resource.nvidia.com/v1beta1, kind: GpuConfig, sharing: "
-    sharing = f"{{strategy: TimeSlicing, timeSlicingConfig: {{interval: {interval}}}}}}}}}"
-    return f"{' ' * indent}config: [{{opaque: {driver}{sharing}}}]\n"
-
-
-def configured(name: str, interval: str, amount: str = "3840Mi", requests: str = "[]") -> str:
-    """A template whose claims configure their GPU, as the driver's documentation has it."""
-    own = config(interval, 0).strip().replace("opaque", f"requests: {requests}, opaque")
-    return template(name, memory(amount)).replace("{devices: {requests", f"{{devices: {{{own}, requests")
-
-
-@pytest.mark.parametrize(
-    ("rest", "claims", "interval"),
-    [
-        (config("Short", 2), [template("quarter", memory("3840Mi"))], "short"),
-        ("", [configured("quarter", "Long")], "long"),
-        (config("Short", 2), [configured("quarter", "Long")], "long"),
-        ("", [configured("quarter", "Medium"), configured("half", "Medium", "7680Mi")], "medium"),
-        ("", [configured("quarter", "Default")], None),
-        (config("Short", 2), [configured("quarter", "Default")], None),
-        (config("Short", 2), [configured("quarter", "Long", requests="[nic]")], "short"),
-        (config("Short", 2), [configured("quarter", "Long", requests="[nic, gpu/at-0]")], "long"),
-        (config("Short", 2), [configured("quarter", "Long").replace("kind: GpuConfig", "kind: MigDeviceConfig")], "short"),
-    ],
-)
-def test_intervals_of_classes_and_claims_are_that_of_the_pool(rest: str, claims: list[str], interval: str | None) -> None:
-    values = DRIVER.replace("true}", "true, TimeSlicingSettings: true}", 1)
-    found = imported(device_class(rest=rest), values, node(OF_DRA, rest=RUNNING), *claims)
-    shared = pool(found)["sharing"]
-    assert isinstance(shared, dict)
-    assert shared.get("interval") == interval
-    assert not [one.message for one in found.findings if "TimeSlicingSettings" in one.message]
-
-
-def test_intervals_of_claims_that_never_share_a_gpu_are_reported() -> None:
-    claims = [configured("quarter", "Short"), template("half", memory("7680Mi"))]
-    found = imported(device_class(), DRIVER, node(OF_DRA, rest=RUNNING), *claims)
-    assert pool(found)["sharing"] == {"mode": "time-slicing", "replicas": 4}
-    assert [one.code for one in found.findings if "intervals default and short" in one.message] == ["GS861"]
-
-
-def test_names_in_limits_are_kept_where_they_get_the_same() -> None:
-    named = device_class(rest="  extendedResourceName: nvidia.com/gpu\n")
-    assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING)))["requests"] == "limits"
-    assert pool(imported(named, DRIVER, node(OF_DRA, rest=RUNNING), template("all")))["requests"] == "both"
-    found = imported(named, DRIVER, node(OF_DRA, rest=RUNNING), template("quarter", memory("3840Mi")))
-    assert "requests" not in pool(found)
-    assert "GS861" in codes(found)
-
-
-@pytest.mark.parametrize(
-    ("document", "code", "words"),
-    [
-        (device_class(OF_T4 + " && device.attributes['x.org'].rack == 'a'"), "GS861", "taken as all of its product"),
-        (device_class(f"device.driver == 'gpu.nvidia.com' && {ASKED}.index < 2"), "GS861", "left out"),
-        (
-            device_class(rest="  config:\n  - opaque: {driver: gpu.nvidia.com, parameters: {kind: GpuConfig}}\n"),
-            "GS871",
-            "GpuConfig",
-        ),
-        (device_class() + "---\n" + template("two", ", count: 2"), "GS871", "count: 2"),
-        (device_class() + "---\n" + template("all", ", allocationMode: All"), "GS871", "allocationMode"),
-        (template("foreign", of="unknown"), "GS869", "unknown"),
-        (template("instance", of="mig.nvidia.com"), "GS855", "mig.nvidia.com"),
-        (device_class() + "---\n" + template("mine", memory("3840Mi")), "GS873", "team-a/mine"),
-    ],
-)
-def test_what_no_pool_has_is_reported_at_its_line(document: str, code: str, words: str) -> None:
-    found = imported(DRIVER, node(OF_DRA, rest=RUNNING), document)
-    said = [one for one in found.findings if one.code == code and words in one.message]
-    assert said
-    assert all(one.span and one.file == "cluster.yaml" for one in said)
-
-
-@pytest.mark.parametrize(
-    ("values", "code", "words"),
-    [
-        (DRIVER.replace("true}", "true, DynamicMIG: true}", 1), "GS861", "DynamicMIG"),
-        (DRIVER.replace("{ConsumableShares: true}", "{}"), "GS861", "no effect"),
-        (DRIVER.partition("kubeletPlugin")[0], "GS873", "node selector"),
-    ],
-)
-def test_values_of_the_driver_that_no_pool_has_are_reported(values: str, code: str, words: str) -> None:
-    found = imported(values, device_class(), node(OF_DRA, rest=RUNNING))
-    assert [one.code for one in found.findings if words in one.message] == [code]
-
-
-def test_the_label_alone_tells_of_the_driver() -> None:
-    """The objects of DRA may be such as the user may not read."""
-    assert pool(imported(node(OF_DRA, rest=RUNNING)))["backend"] == "dra"
+def test_nodes_of_the_driver_are_left_out_and_others_are_not() -> None:
+    plugin = node(name="gpu-02", rest='status: {capacity: {nvidia.com/gpu: "4"}}\n')
+    unknown = node(name="gpu-03")
+    for one, given in (
+        (node(OF_DRA, rest=RUNNING), []),
+        (node(rest=RUNNING), [device_class()]),
+        (node(rest=RUNNING), [DRIVER]),
+    ):
+        found = imported(one, plugin, unknown, *given)
+        assert pool(found)["nodes"] == {"names": ["gpu-02", "gpu-03"]}
+        [said] = [each for each in found.findings if each.code == "GS872"]
+        assert "node gpu-01 has" in said.message
+        assert "left out" in said.message
+    assert pool(imported(node(rest=RUNNING)))["nodes"] == {"names": ["gpu-01"]}
 
 
 def test_a_node_that_both_serve_is_one_of_the_plugin() -> None:
     both = RUNNING.replace('cpu: "4"', 'nvidia.com/gpu: "4"')
-    found = imported(DRIVER, node(OF_DRA, rest=both))
-    assert "backend" not in pool(found)
-    assert "GS872" in codes(found)
+    assert "backend" not in pool(imported(DRIVER, node(OF_DRA, rest=both)))
 
 
 def test_what_kubelet_counts_of_a_plugin_that_went_is_not_offered() -> None:
-    """For five minutes; a node that the plugin left before is alike, and with the count alone the number of GPUs is known."""
+    """For five minutes; such a node is the driver's."""
     left = RUNNING.replace('cpu: "4"', 'nvidia.com/gpu: "16"').replace("}}", '}, allocatable: {nvidia.com/gpu: "0"}}')
-    with_sharing = f"{OF_DRA}, nvidia.com/gpu.sharing-strategy: time-slicing, nvidia.com/gpu.replicas: '4'"
-    nodes = [node(with_sharing, name=f"n{number}", rest=rest) for number, rest in enumerate((left, RUNNING))]
-    found = imported(DRIVER, device_class(), *nodes)
-    only = pool(found)
-    assert (only["backend"], only["gpusPerNode"], only["nodes"]) == ("dra", 4, {"names": ["n0", "n1"]})
-    assert "GS872" not in codes(found)
+    found = imported(node(OF_DRA, rest=left), node(name="gpu-02"))
+    assert pool(found)["nodes"] == {"names": ["gpu-02"]}
 
 
-def test_quotas_on_classes_become_those_of_the_pool() -> None:
+def test_values_of_the_driver_are_one_finding_and_its_release_stays() -> None:
+    documents = DRIVER, node(rest=RUNNING.replace('cpu: "4"', 'nvidia.com/gpu: "4"'))
+    found = imported(*documents)
+    assert "dra" not in found.draft.spec["platform"]
+    assert [one.message for one in found.findings if one.code == "GS874"] == [
+        "the values of dra-driver-nvidia-gpu are not imported: the intent has nothing of the DRA driver"
+    ]
+    moved = imported(*documents, wanted=TO_DRA)
+    assert pool(moved)["backend"] == "dra"
+    assert moved.draft.spec["platform"]["dra"] == {"via": "existing"}, "no second release beside it"
+
+
+def test_quotas_on_classes_are_reported() -> None:
     quota = (
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: team-a}\n"
-        'spec: {hard: {t4.deviceclass.resource.k8s.io/devices: "3", other.deviceclass.resource.k8s.io/devices: "5"}}\n'
+        'spec: {hard: {t4.deviceclass.resource.k8s.io/devices: "3"}}\n'
     )
-    found = imported(DRIVER, device_class(), node(OF_DRA, rest=RUNNING), quota)
-    assert list(found.draft.spec["quotas"]["team-a"].values()) == [3]
-    assert [one.message for one in found.findings if one.code == "GS863" and "other" in one.message]
+    found = imported(device_class(), node(), quota)
+    assert "quotas" not in found.draft.spec
+    assert [one.message for one in found.findings if one.code == "GS863" and "t4" in one.message]
 
 
 @pytest.mark.parametrize(
@@ -391,5 +275,7 @@ def test_pools_with_one_quota_get_one_each_on_dra() -> None:
     ],
 )
 def test_anything_in_objects_of_dra_gives_findings(document: str, stack: str) -> None:
-    found = imported(document, DRIVER, node(OF_DRA, rest=RUNNING), wanted=Wanted(stack=stack, backend="dra"))
+    found = imported(
+        document, DRIVER, node(OF_DRA, rest=RUNNING), node(name="gpu-02"), wanted=Wanted(stack=stack, backend="dra")
+    )
     assert found.text

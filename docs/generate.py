@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpushare.catalog import cards
-from gpushare.cli.commands import NAMES, commands
+from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.core.reasons import Reason
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -108,7 +108,7 @@ def commands_page() -> str:
     """Return the page with the help of every command, as a terminal of 80 columns shows it."""
     program = click.Context(commands, info_name="gpushare", terminal_width=80, **commands.context_settings)
     lines = ["## gpushare", "", "```text", program.get_help().rstrip(), "```", ""]
-    for name in NAMES:
+    for name in COMMANDS:
         command = commands.get_command(program, name)
         if command is None:
             raise LookupError(name)

@@ -87,7 +87,7 @@ AMD_BY_NAME = {
         "catalog/cards.py": "the facts of its cards",
         "catalog/managed_values.py": "the labels of nodes that its operator needs",
         "cli/drift.py": "the objects of its operator",
-        "cli/image_input.py": "its chart in images.txt",
+        "cli/images.py": "its chart in images.txt",
         "cli/rbac.py": "the right to read its operator's objects",
         "compare/affected.py": "a change of its stack",
         "compare/amd_effects.py": "what that does",

@@ -15,7 +15,7 @@ import pytest
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
-from gpushare.cli.commands import NAMES
+from gpushare.cli.commands import COMMANDS
 from gpushare.cli.commands import commands as commands_of_click
 from tests.compiler.cli.process import gpushare
 from tests.runner import suites
@@ -178,7 +178,7 @@ def refuse(words: list[str]) -> str:
     words = [word.strip("[]").rstrip("…") for word in words if word != "…"]
     if not words:
         return ""
-    if words[0] not in NAMES:
+    if words[0] not in COMMANDS:
         return "" if words[0].isupper() else f"there is no command {words[0]}"
     program = click.Context(commands_of_click, **commands_of_click.context_settings)
     command = commands_of_click.get_command(program, words[0])

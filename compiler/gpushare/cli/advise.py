@@ -7,17 +7,21 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options, prometheus_options
+from gpushare.advice import advising, csv_history, patch, prometheus_history
+from gpushare.advice.advised import Advice
+from gpushare.advice.candidates import Isolation
+from gpushare.advice.history import History
+from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-
-if TYPE_CHECKING:
-    from gpushare.advice.advised import Advice
-    from gpushare.advice.history import History
-    from gpushare.cli.inputs import LoadedIntent
+from gpushare.cli.inputs import LoadedIntent
+from gpushare.core import emit
+from gpushare.core.units import parse_duration
+from gpushare.reading import source
+from gpushare.report import advice_document, advice_view, terminal
+from gpushare_node.contract.struct import replace
 
 _MAX_CONTAINERS = 1_000_000
 _DAY = 86400
@@ -30,8 +34,6 @@ _COLUMNS = "a URL begins with http:// or https://; a CSV has the columns time, n
 
 def _duration(value: object) -> int:
     """Return the seconds of `14d` or of a Go duration."""
-    from gpushare.core.units import parse_duration  # noqa: PLC0415 - `--help` needs no parser
-
     days = _DAYS.match(str(value))
     seconds = int(days[1]) * _DAY if days else parse_duration(value)
     if not seconds or seconds > _MAX_DAYS * _DAY:
@@ -47,7 +49,7 @@ def _risk(value: object) -> float:
     return float(found[1]) / 100
 
 
-@click.command(cls=options.Command, short_help="Advise replicas, caps and modes from measured use.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @options.overlays()
 @click.option(
@@ -58,7 +60,7 @@ def _risk(value: object) -> float:
     help=f"A Prometheus, or a CSV (`-`: stdin); default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
 )
 @click.option("--window", type=_duration, metavar="TIME", help="How far back to look. Default: 14d; of a CSV, all of it.")
-@options.only_pools()
+@inputs.only_pools()
 @options.prices()
 @click.option(
     "--risk",
@@ -125,29 +127,21 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT, the use or the prices could not be read, INTENT could not be
          patched, or the node runtime is not installed
     """
-    from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
-
     if writes and "-" in (intent, *overlays):
         raise click.UsageError("--write needs the name of a file, not standard input")
     if usage == "-" and "-" in (intent, *overlays):
         raise click.UsageError("standard input can be only one of INTENT, its overlays and --usage")
     read = inputs.valid(intent, overlays)
     inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
-    priced = price_input.of_pools(read.plan, prices)
-    from gpushare.advice import advising  # noqa: PLC0415 - as above
-
+    priced = option_files.prices_of_pools(read.plan, prices)
     if re.match(r"https?://", usage):
         with prometheus_options.asking(usage, headers, cacert, timeout) as prometheus:
-            from gpushare.advice import prometheus_history  # noqa: PLC0415 - as above
-
             now = int(time.time())
             period = now - (window or _WINDOW), now
             history = prometheus_history.read(prometheus, read.plan, period, cluster=cluster, tell=streams.progress)
     else:
         history = _from_file(usage, window)
     history = advising.of_pools(history, read.plan)
-    from gpushare.advice.candidates import Isolation  # noqa: PLC0415 - as above
-
     settings = advising.Settings(
         risk=risk, isolation=Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )
@@ -159,11 +153,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     return ExitCode.DONE
 
 
-def _from_file(name: str, window: int | None) -> "History":
-    from gpushare.advice import csv_history  # noqa: PLC0415 - as above
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
-
+def _from_file(name: str, window: int | None) -> History:
     history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
     return history if window is None else replace(history, start=max(history.start, history.end - window))
 
@@ -171,10 +161,7 @@ def _from_file(name: str, window: int | None) -> "History":
 class _Patch:
     """The changes of the intent's file. `after` None: it cannot be patched; `problem` says why, `hint` what to write."""
 
-    def __init__(self, name: str, overlays: tuple[str, ...], read: "LoadedIntent", advice: "Advice") -> None:
-        from gpushare.advice import patch  # noqa: PLC0415 - as above
-        from gpushare.cli import inputs  # noqa: PLC0415 - as above
-
+    def __init__(self, name: str, overlays: tuple[str, ...], read: LoadedIntent, advice: Advice) -> None:
         self._name = name
         changes = {one.pool: one.change.fields for one in advice.pools if one.change is not None}
         parts = getattr(read.text, "parts", ()) or (read.text,)
@@ -189,8 +176,6 @@ class _Patch:
 
     def write(self) -> None:
         """Replace the file. Raises CouldNotRunError if it cannot be patched or written, or was changed meanwhile."""
-        from gpushare.cli import streams  # noqa: PLC0415 - as above
-
         if self.after is None:
             raise CouldNotRunError(self.problem, self.hint)
         if self.after == self._before:
@@ -222,9 +207,6 @@ def _bytes(name: str, text: str) -> bytes:
     """Return the intent's bytes. Raises CouldNotRunError if they are no longer what was read."""
     if name == "-":
         return text.encode()
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.reading import source  # noqa: PLC0415 - as above
-
     data, _ = streams.read(name, source.MAX_BYTES)
     if data.decode("utf-8-sig", "replace") != text:
         raise CouldNotRunError(f"{name} was changed meanwhile", "run the command again")
@@ -232,14 +214,9 @@ def _bytes(name: str, text: str) -> bytes:
 
 
 def _show(  # noqa: PLR0913 - all that is shown
-    advice: "Advice", read: "LoadedIntent", history: "History", patch: _Patch, style: str, *, is_written: bool
+    advice: Advice, read: LoadedIntent, history: History, patch: _Patch, style: str, *, is_written: bool
 ) -> None:
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.report import advice_document  # noqa: PLC0415 - as above
-
         diff = None if patch.after is None else patch.diff
         made = advice_document.document(advice, read.plan.intent.name, history, diff, is_written=is_written)
         streams.product(emit.json_text(made))
@@ -248,8 +225,6 @@ def _show(  # noqa: PLR0913 - all that is shown
 
         streams.product(advice_page.page(advice, history, read.plan, streams.time_of_output(), patch.diff))
     else:
-        from gpushare.report import advice_view, terminal  # noqa: PLC0415 - as above
-
         shown = advice_view.render(advice, read.plan, history, terminal.detect_style(sys.stdout))
         streams.write(shown + (f"\n{patch.diff}" if patch.diff else ""))
     if patch.after is None:

@@ -5,19 +5,20 @@ import sys
 import click
 from click.shell_completion import CompletionItem
 
+from gpushare.catalog import card_search, cards
+from gpushare.catalog.cards import Card, Catalog
 from gpushare.cli import options, streams
-from gpushare.cli.exits import ExitCode
-from gpushare.report import terminal
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import emit
+from gpushare.report import card_facts, card_view, terminal
 
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the card ids that begin with the incomplete word."""
-    from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
-
     return [CompletionItem(name) for name in cards.ids() if name.startswith(incomplete)]
 
 
-@click.command(cls=options.Command, short_help="List the cards, or the MIG layouts of one.")
+@click.command(cls=options.Command)
 @click.argument("card", required=False, shell_complete=complete)
 @options.product_format()
 def command(card: str | None, style: str) -> ExitCode:
@@ -36,20 +37,22 @@ def command(card: str | None, style: str) -> ExitCode:
       0  done
       2  there is no such card
     """
-    from gpushare.catalog import cards  # noqa: PLC0415 - `--help` needs no catalogue
-    from gpushare.cli import card_choice  # noqa: PLC0415 - as above
-
-    known = {name: card_choice.chosen(name) for name in (cards.ids() if card is None else (card,))}
+    known = {name: chosen(name) for name in (cards.ids() if card is None else (card,))}
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.report import card_facts  # noqa: PLC0415 - as above
-
         streams.product(emit.json_text(card_facts.document(known, card)))
         return ExitCode.DONE
-    from gpushare.report import card_view  # noqa: PLC0415 - as above
-
     text_style = terminal.detect_style(sys.stdout)
     streams.page(
         card_view.render(known[card], text_style) if card is not None else card_view.overview(known.values(), text_style)
     )
     return ExitCode.DONE
+
+
+def chosen(card_id: str, catalog: Catalog | None = None, advice: str = "") -> Card:
+    """Return the card. Raises CouldNotRunError, with what the id may mean, and the command's own advice."""
+    catalog = catalog or Catalog()
+    found = catalog.get(card_id)
+    if found is None:
+        hint = "; ".join(filter(None, (*card_search.hints(card_id, catalog), "`gpushare cards` lists all", advice)))
+        raise CouldNotRunError(f"the catalogue has no card {card_id!r}", hint)
+    return found

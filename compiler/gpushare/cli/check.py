@@ -2,11 +2,13 @@
 
 import click
 
-from gpushare.cli import options
+from gpushare import pipeline
+from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import ExitCode
+from gpushare.reading import source
 
 
-@click.command(cls=options.Command, short_help="Report errors in an intent, and where they are.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @options.overlays()
 @options.findings_format()
@@ -28,14 +30,8 @@ def command(intent: str, overlays: tuple[str, ...], style: str | None, strict: b
       1  errors were found
       2  INTENT could not be read
     """
-    from gpushare import pipeline  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
-    from gpushare.reading import source  # noqa: PLC0415 - as above
-
     over: list[pipeline.Overlay] = []
     if overlays:
-        from gpushare.cli import inputs  # noqa: PLC0415 - most calls have none
-
         over = inputs.read_overlays(intent, overlays)
     compilation = pipeline.check(*streams.read(intent, source.MAX_BYTES), over)
     form, text = report.chosen(style), compilation.source.texts

@@ -2,15 +2,17 @@
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.exits import ExitCode
+from gpushare.cli import inputs, options, streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import emit
+from gpushare.render import dra
 
 
-@click.command(cls=options.Command, short_help="Print the claim templates of pools of DRA for a namespace.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @click.argument("namespace")
 @options.overlays()
-@options.only_pools()
+@inputs.only_pools()
 def command(intent: str, namespace: str, overlays: tuple[str, ...], pools: tuple[str, ...]) -> ExitCode:
     """Print the ResourceClaimTemplates for NAMESPACE.
 
@@ -27,11 +29,6 @@ def command(intent: str, namespace: str, overlays: tuple[str, ...], pools: tuple
       1  INTENT has errors
       2  INTENT could not be read, or has no pool of DRA for NAMESPACE
     """
-    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.render import dra  # noqa: PLC0415 - as above
-
     read = inputs.valid(intent, overlays)
     plan = inputs.only(read.plan, pools) if pools else read.plan
     found = list(dra.templates(plan, namespace))

@@ -16,7 +16,6 @@ from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     from gpushare.live.connection import Server
-    from gpushare.live.kubeconfig import Access
     from gpushare.live.reader import Scope
     from gpushare.live.snapshot import ReadFailure, Snapshot
 
@@ -50,18 +49,6 @@ class ClusterConnection(Struct):
         """Return gpushare's namespace."""
         return self.release_namespace or RELEASE
 
-    def access(self) -> "Access":
-        """Return what `live` wants to know."""
-        from gpushare.live.kubeconfig import Access  # noqa: PLC0415 - `--help` does not need it
-
-        return Access(
-            kubeconfig=self.kubeconfig,
-            context=self.context_name,
-            user=self.user,
-            groups=self.groups,
-            timeout_seconds=self.timeout_seconds,
-        )
-
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options, and pass them to the command as one argument, `cluster`."""
@@ -92,13 +79,21 @@ def _seconds(text: str) -> int:
 
 
 @contextmanager
-def connected(cluster: ClusterConnection) -> Iterator["Server"]:
+def connected(cluster: ClusterConnection) -> "Iterator[Server]":
     """Yield the cluster's API server. HintedError, with a way out, if it cannot be reached."""
-    from gpushare.live import connection  # noqa: PLC0415 - `--help` does not need it
+    from gpushare.live import connection  # noqa: PLC0415 - `plan` and `explain` seldom ask a cluster: 45 modules for nothing
     from gpushare.live.errors import RequestError  # noqa: PLC0415 - as above
+    from gpushare.live.kubeconfig import Access  # noqa: PLC0415 - as above
 
+    access = Access(
+        kubeconfig=cluster.kubeconfig,
+        context=cluster.context_name,
+        user=cluster.user,
+        groups=cluster.groups,
+        timeout_seconds=cluster.timeout_seconds,
+    )
     try:
-        with connection.connected(cluster.access()) as server:
+        with connection.connected(access) as server:
             yield server
     except RequestError as problem:
         raise CouldNotRunError(f"the cluster refused: {problem}") from problem

@@ -1,12 +1,13 @@
 """`gpushare completion`: the script that makes a shell complete commands, options, card ids, codes and schema names."""
 
 import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from gpushare.cli import options, streams
 from gpushare.cli.exits import ExitCode
 
 
-@click.command(cls=options.Command, short_help="Print the completion script for a shell.")
+@click.command(cls=options.Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> ExitCode:
@@ -21,8 +22,6 @@ def command(context: click.Context, shell: str) -> ExitCode:
       0  done
       2  unknown shell
     """
-    from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete  # noqa: PLC0415 - only for this
-
     form = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell]
     script = form(context.find_root().command, {}, "gpushare", "_GPUSHARE_COMPLETE")
     # The base class's `source`, because that of the bash class starts a bash to find out its version.

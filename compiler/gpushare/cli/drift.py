@@ -1,23 +1,29 @@
 """`gpushare drift`: how a running cluster differs from a bundle or an intent."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.cluster import ClusterConnection, cluster_options
-from gpushare.cli.exits import ExitCode
+from gpushare.cli import inputs, options, streams
+from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.inputs import LoadedIntent
+from gpushare.compare import bundles
+from gpushare.compare.files import parsed
+from gpushare.core import emit
+from gpushare.core.wording import pluralize
+from gpushare.live import dra_drift, drift
+from gpushare.live.drift import Difference
+from gpushare.live.reader import Scope
+from gpushare.live.snapshot import Snapshot
+from gpushare.report import terminal
+from gpushare.report.status_document import unseen
+from gpushare.report.terminal import BOLD, wrapped
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from gpushare.cli.inputs import LoadedIntent
-    from gpushare.live.drift import Difference
-    from gpushare.live.snapshot import Snapshot
-
-
-@click.command(cls=options.Command, short_help="Show how a running cluster differs from a bundle.")
+@click.command(cls=options.Command)
 @click.argument("bundle", type=options.INTENT, metavar="BUNDLE_OR_INTENT")
 @options.product_format("text", "json")
 @options.strict()
@@ -41,15 +47,6 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
       2  it could not be read, no cluster can be reached, or nothing was compared
       3  the cluster differs
     """
-    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.cli.cluster import read, warn_unread  # noqa: PLC0415 - as above
-    from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
-    from gpushare.compare import bundles  # noqa: PLC0415 - as above
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.live import dra_drift, drift  # noqa: PLC0415 - as above
-    from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
-    from gpushare.report import terminal  # noqa: PLC0415 - `--help` does not need it
-
     side = inputs.load_side(bundle)
     inputs.refuse_errors(side, strict=strict)
     chart = bundles.values(side.files)
@@ -75,18 +72,14 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     return ExitCode.CHANGES if found else ExitCode.DONE
 
 
-def _release(side: "LoadedIntent", cluster: ClusterConnection) -> str:
+def _release(side: LoadedIntent, cluster: ClusterConnection) -> str:
     """Return the namespace that the bundle is for."""
-    from gpushare.compare.files import parsed  # noqa: PLC0415 - as above
-
     namespace = parsed("namespace.yaml", side.files.get("namespace.yaml", ""))
     metadata = namespace.get("metadata") if isinstance(namespace, dict) else None
     return str(metadata["name"]) if isinstance(metadata, dict) and metadata.get("name") else cluster.release
 
 
-def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, Any]:
-    from gpushare.report.status_document import unseen  # noqa: PLC0415 - as above
-
+def _document(found: Sequence[Difference], snapshot: Snapshot) -> dict[str, Any]:
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Drift",
@@ -99,10 +92,7 @@ def _document(found: "Sequence[Difference]", snapshot: "Snapshot") -> dict[str, 
     }
 
 
-def _render(found: "Sequence[Difference]", snapshot: "Snapshot", style: Any) -> str:
-    from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
-    from gpushare.report.terminal import BOLD, wrapped  # noqa: PLC0415 - as above
-
+def _render(found: Sequence[Difference], snapshot: Snapshot, style: Any) -> str:
     if not found:
         return "no difference was seen\n" if snapshot.unseen else "no difference\n"
     shown = ""

@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpushare.cli import options, streams
-from gpushare.cli.cluster import ClusterConnection, cluster_options
+from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import finding_texts
 from gpushare.core.printable import visible
@@ -18,7 +18,6 @@ from gpushare.report.terminal import BOLD, CYAN, Style, wrapped
 
 if TYPE_CHECKING:
     from gpushare.live.diagnosis import Diagnosis
-    from gpushare.live.snapshot import Snapshot
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -26,7 +25,7 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
     return [CompletionItem(code, help=finding_texts.load(code).title) for code in codes]
 
 
-@click.command(cls=options.Command, short_help="Explain a finding's code, a reason, a node or a pod.")
+@click.command(cls=options.Command)
 @click.argument("what", required=False, shell_complete=_complete, metavar="[CODE|REASON|NODE|POD]")
 @cluster_options
 def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
@@ -78,31 +77,20 @@ def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
     is_code = len(what) == 5 and what[:2].upper() == "GS"
     if is_code or not is_dns_subdomain(name) or (kind and not is_dns_subdomain(kind)):
         raise _unknown(what)
-    from gpushare.cli.cluster import connected, warn_unread  # noqa: PLC0415 - codes need no cluster
-    from gpushare.live import reader  # noqa: PLC0415 - as above
-    from gpushare.live.reader import Scope  # noqa: PLC0415 - as above
+    from gpushare.live import diagnosis, reader  # noqa: PLC0415 - codes and reasons need no cluster: 45 modules for nothing
 
     with connected(cluster) as server:
         namespace = kind if kind not in ("", "node", "pod", "claim") else cluster.namespace or server.namespace
         about = ("", name) if kind == "node" else (namespace, name)
-        snapshot = reader.read(server, Scope(release=cluster.release, about=about))
+        snapshot = reader.read(server, reader.Scope(release=cluster.release, about=about))
     warn_unread(snapshot.unseen)
-    found = _diagnosed(snapshot, kind, namespace, name)
+    found = diagnosis.of_node(snapshot, name) if kind in {"", "node"} else None
+    if found is None and kind != "node":
+        of_kind = diagnosis.of_claim if kind == "claim" else diagnosis.of_pod
+        found = of_kind(snapshot, namespace, name)
     if found is None:
         raise _unknown(what, namespace)
     return _render(found, style)
-
-
-def _diagnosed(snapshot: "Snapshot", kind: str, namespace: str, name: str) -> "Diagnosis | None":
-    from gpushare.live import diagnosis  # noqa: PLC0415 - as above
-
-    if kind in ("", "node"):
-        found = diagnosis.of_node(snapshot, name)
-        if found is not None or kind == "node":
-            return found
-    if kind == "claim":
-        return diagnosis.of_claim(snapshot, namespace, name)
-    return diagnosis.of_pod(snapshot, namespace, name)
 
 
 def _unknown(what: str, namespace: str = "") -> CouldNotRunError:

@@ -1,22 +1,24 @@
 """`gpushare import`: an intent from what a cluster has. Named differently, because `import` is a word of Python."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.cluster import ClusterConnection, cluster_options
+from gpushare import importing, pipeline
+from gpushare.bundle import lock
+from gpushare.cli import options, report, streams
+from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import units
 from gpushare.core.printable import visible
-
-if TYPE_CHECKING:
-    from gpushare.importing import InputFile, Wanted
+from gpushare.importing import InputFile, Wanted
+from gpushare.importing.documents import MAX_BYTES
+from gpushare.live import inventory
 
 _FILE = click.Path(exists=False, allow_dash=True)
 
 
-@click.command(cls=options.Command, short_help="Write an intent from ConfigMaps, Helm values and Nodes.")
+@click.command(cls=options.Command)
 @click.argument("files", nargs=-1, type=_FILE)
 @click.option("--live", is_flag=True, help="Also read the running cluster.")
 @click.option(
@@ -104,9 +106,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       2  a file could not be read, or FILE exists or cannot be written,
          or no cluster can be reached
     """
-    from gpushare.core import units  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.importing import Wanted  # noqa: PLC0415 - as above
-
     if name and not units.is_dns_label(name):
         raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
     if files.count("-") > 1:
@@ -126,10 +125,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
 
 
 def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, values: bool) -> list["InputFile"]:
-    from gpushare.cli.cluster import connected, warn_unread  # noqa: PLC0415 - `--help` does not need them
-    from gpushare.importing import InputFile  # noqa: PLC0415 - as above
-    from gpushare.live import inventory  # noqa: PLC0415 - as above
-
     with connected(cluster) as server:
         found = inventory.read(server, namespaces or inventory.NAMESPACES, values=values)
     warn_unread(found.unseen)
@@ -140,18 +135,13 @@ def _run(  # noqa: PLR0913 - as above
     files: tuple[str, ...],
     objects: list["InputFile"],
     name: str,
-    wanted: "Wanted",
+    wanted: Wanted,
     output: Path | None,
     *,
     force: bool,
     style: str | None,
     strict: bool,
 ) -> ExitCode:
-    from gpushare import importing, pipeline  # noqa: PLC0415 - `--help` does not need them
-    from gpushare.bundle import lock  # noqa: PLC0415 - as above
-    from gpushare.cli import report, streams  # noqa: PLC0415 - as above
-    from gpushare.importing.documents import MAX_BYTES  # noqa: PLC0415 - as above
-
     inputs = objects
     for file in dict.fromkeys(files):
         data, called = streams.read(file, MAX_BYTES)

@@ -3,26 +3,26 @@
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import jinja2
 
+from gpushare import mig, modes
+from gpushare.catalog import image_registry
+from gpushare.catalog.cards import Card
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import resources, units
 from gpushare.core.wording import layout_text
 from gpushare.intent import words
-
-if TYPE_CHECKING:
-    import jinja2
-
-    from gpushare.catalog.cards import Card
-    from gpushare.intent.types import RuntimeImage
+from gpushare.intent.types import MostInstances, RuntimeImage
+from gpushare.modes import partition
 
 SCHEMA_FILE = "intent.v1.json"
 _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 
 
-@click.command(cls=options.Command, short_help="Write a commented starter intent.")
+@click.command(cls=options.Command)
 @click.option("--name", default="my-cluster", help="The cluster's name, a DNS label. Default: my-cluster.")
 @click.option(
     "--mode", type=click.Choice(words.MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
@@ -60,9 +60,6 @@ def command(  # noqa: PLR0913 - one for each option
       2  FILE or another intent.v1.json exists, FILE cannot be written, CARD
          cannot do MODE, or REFERENCE is no reference of an image
     """
-    from gpushare import modes  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.core import units  # noqa: PLC0415 - as above
-
     if not units.is_dns_label(name):
         raise CouldNotRunError(f"invalid cluster name {name!r}", "a DNS label: a-z, 0-9 and -, at most 63 characters")
     chosen = _card(card_id or modes.named(mode).starter_card, mode)
@@ -76,8 +73,6 @@ def command(  # noqa: PLR0913 - one for each option
 
 def _write(output: Path, text: str, *, overwrite: bool) -> None:
     """Write the intent, and beside it the schema that its first line names; a file of others with that name stays."""
-    from gpushare.core import resources  # noqa: PLC0415 - as above
-
     path, schema = output.parent / SCHEMA_FILE, resources.schema("intent.v1").read_text(encoding="utf-8")
     if path.name == output.name:
         raise CouldNotRunError(f"{output} is the name of the schema beside the intent", "name the intent intent.yaml")
@@ -89,12 +84,9 @@ def _write(output: Path, text: str, *, overwrite: bool) -> None:
     streams.write(f"{output} written, and {path} for editors; next: gpushare check {output}\n")
 
 
-def _card(card_id: str, mode: str) -> "Card":
+def _card(card_id: str, mode: str) -> Card:
     """Return the card, if it supports the mode."""
-    from gpushare import modes  # noqa: PLC0415 - as above
-    from gpushare.cli import card_choice  # noqa: PLC0415 - as above
-
-    card = card_choice.chosen(card_id)
+    card = cards.chosen(card_id)
     traits = modes.named(mode)
     if card.vendor not in traits.vendors:
         others = [one.mode.value for one in modes.MODES if card.vendor in one.vendors and one.missing(card) is None]
@@ -105,10 +97,8 @@ def _card(card_id: str, mode: str) -> "Card":
     return card
 
 
-def _asked_image() -> "RuntimeImage":
+def _asked_image() -> RuntimeImage:
     """Return the image that a person at a terminal names; the example's, unless there is one who answers."""
-    from gpushare.catalog import image_registry  # noqa: PLC0415 - as above
-
     if any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return _image(image_registry.EXAMPLE_IMAGE)
     question = "Where will you push the node runtime's image?"
@@ -116,7 +106,7 @@ def _asked_image() -> "RuntimeImage":
     return answer
 
 
-def _answered(text: str) -> "RuntimeImage":
+def _answered(text: str) -> RuntimeImage:
     """Return the image of an answer. BadParameter asks again."""
     try:
         return _image(text)
@@ -124,9 +114,7 @@ def _answered(text: str) -> "RuntimeImage":
         raise click.BadParameter(f"{problem}: {problem.hint}") from problem
 
 
-def _image(text: str) -> "RuntimeImage":
-    from gpushare.catalog import image_registry  # noqa: PLC0415 - as above
-
+def _image(text: str) -> RuntimeImage:
     image = image_registry.parsed(text)
     if image is None:
         hint = f"REPOSITORY, REPOSITORY:TAG or REPOSITORY@DIGEST, such as {image_registry.EXAMPLE_IMAGE}"
@@ -134,11 +122,8 @@ def _image(text: str) -> "RuntimeImage":
     return image
 
 
-def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: bool) -> str:
+def _text(name: str, mode: str, card: Card, image: RuntimeImage, *, beside: bool) -> str:
     """Return the starter intent. The template gets only checked words, so nothing needs quoting."""
-    from gpushare import modes  # noqa: PLC0415 - as above
-    from gpushare.modes import partition  # noqa: PLC0415 - as above
-
     pool = modes.named(mode).pool_name
     facts = {
         "beside": beside,
@@ -155,35 +140,28 @@ def _text(name: str, mode: str, card: "Card", image: "RuntimeImage", *, beside: 
 
 
 @cache
-def _template() -> "jinja2.Template":
-    import jinja2  # noqa: PLC0415 - expensive, and only needed here
-
-    from gpushare.core import resources  # noqa: PLC0415 - as above
-
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(  # noqa: S701 - YAML, not HTML
         loader=jinja2.FileSystemLoader(resources.templates()), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     return environment.get_template("intent.yaml.j2")
 
 
-def _mapping(image: "RuntimeImage") -> str:
+def _mapping(image: RuntimeImage) -> str:
     """Return the image as written in an intent. A tag, or a digest, may look like another type."""
     quoted = {"tag": image.tag, "digest": image.digest}
     parts = [f"repository: {image.repository}", *(f'{key}: "{value}"' for key, value in quoted.items() if value)]
     return f"{{{', '.join(parts)}}}"
 
 
-def _vgpu(card: "Card") -> str:
+def _vgpu(card: Card) -> str:
     """Return the last type of which two fit on a GPU, or the last one; empty for a card without vGPUs."""
     types = card.vgpu.types if card.vgpu else ()
     halves = [one.name for one in types if one.max_count == 2] or [one.name for one in types]
     return halves[-1] if halves else ""
 
 
-def _layout(card: "Card") -> str:
+def _layout(card: Card) -> str:
     """Return the layout with the most instances, as written in an intent; empty for a card without MIG."""
-    from gpushare import mig  # noqa: PLC0415 - as above
-    from gpushare.intent.types import MostInstances  # noqa: PLC0415 - as above
-
     layout = None if card.mig is None else mig.resolve_goal(card.mig, MostInstances(), lambda profile: profile.memory_mib)
     return layout_text(layout) if layout else ""

@@ -1,23 +1,27 @@
-"""Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison."""
+"""Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison, its pools."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+from click.shell_completion import CompletionItem
+
 from gpushare import backends, pipeline
-from gpushare.bundle import lock, reader, writer
+from gpushare.bundle import lock, reader, renamed, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
-from gpushare.cli import report, streams
+from gpushare.cli import options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
-from gpushare.cli.progress import Progress
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, nearest
+from gpushare.intent import gitops
 from gpushare.pipeline import Compilation
 from gpushare.reading import source
 from gpushare.reading.source import Source
+from gpushare.render import pools
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
@@ -95,7 +99,7 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlay
     if isinstance(previous_lock, Finding):
         return _broken(previous_lock)
     previous_lock = otherwise if previous_lock == lock.EMPTY else previous_lock
-    with Progress(f"compiling {visible(file)}"):
+    with streams.Progress(f"compiling {visible(file)}"):
         compilation = pipeline.compile_intent(data, file, previous_lock, over)
     lost = (lock.lost(str(directory / lock.FILE)),) if writer.is_lost(directory) else ()
     return LoadedIntent(
@@ -119,9 +123,6 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     intent = read.compilation.intent if read.compilation is not None and read.compilation.plan is not None else None
     if intent is None or not intent.gitops:
         return read
-    from gpushare.bundle import renamed  # noqa: PLC0415 - few intents have a GitOps tool
-    from gpushare.intent import gitops  # noqa: PLC0415 - as above
-
     found = renamed.findings(intent, read_files(directory, [tool.root for tool in gitops.TOOLS.values()]))
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
 
@@ -142,8 +143,6 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     read = compiled(name, bundle_of(name), other.previous_lock if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
-    from gpushare.render import pools  # noqa: PLC0415 - a renderer, and only for comparing
-
     return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
@@ -198,3 +197,25 @@ def catalog_of(*sides: LoadedIntent) -> cards.Catalog:
     made = [plan for plan in plans if plan is not None]
     own = {pool.card.id: pool.card for plan in made for pool in plan.pools}
     return cards.Catalog(own=own | {pool.card.id: pool.card for plan in made for pool in plan.vm_pools})
+
+
+def only_pools() -> options.Decorator[Any]:
+    """--pool, repeatable: the pools that are shown."""
+    return click.option(
+        "--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool, help="Only this pool; repeatable."
+    )
+
+
+def _complete_pool(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the pools of the last intent so far that begin with the incomplete word; none before an intent is given."""
+    # While --pool lacks its value click assigns no argument, and leaves them all in `args`.
+    intent = context.params.get("intent") or next(iter((*(context.params.get("sides") or ()), *context.args)[::-1]), None)
+    if not intent or intent == "-":
+        return []
+    try:
+        document = source.read(*streams.read(intent, source.MAX_BYTES)).data
+    except CouldNotRunError:
+        return []
+    spec = document.get("spec") if isinstance(document, dict) else None
+    pools = spec.get("pools") if isinstance(spec, dict) else None
+    return [CompletionItem(name) for name in (pools if isinstance(pools, dict) else ()) if name.startswith(incomplete)]

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from gpushare.core.wording import nearest
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Decorator = Callable[[_Function], _Function]
@@ -82,34 +79,6 @@ def product_format(*styles: str) -> Decorator[Any]:
 def strict() -> Decorator[Any]:
     """--strict: warnings count as errors."""
     return click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-
-
-def only_pools() -> Decorator[Any]:
-    """--pool, repeatable: the pools that are shown."""
-    return click.option(
-        "--pool", "pools", multiple=True, metavar="NAME", shell_complete=_complete_pool, help="Only this pool; repeatable."
-    )
-
-
-def _complete_pool(context: click.Context, _parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Return the pools of the last intent so far that begin with the incomplete word; none before an intent is given."""
-    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for the shell's own calls
-
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.cli.exits import CouldNotRunError  # noqa: PLC0415 - as above
-    from gpushare.reading import source  # noqa: PLC0415 - as above
-
-    # While --pool lacks its value click assigns no argument, and leaves them all in `args`.
-    intent = context.params.get("intent") or next(iter((*(context.params.get("sides") or ()), *context.args)[::-1]), None)
-    if not intent or intent == "-":
-        return []
-    try:
-        document = source.read(*streams.read(intent, source.MAX_BYTES)).data
-    except CouldNotRunError:
-        return []
-    spec = document.get("spec") if isinstance(document, dict) else None
-    pools = spec.get("pools") if isinstance(spec, dict) else None
-    return [CompletionItem(name) for name in (pools if isinstance(pools, dict) else ()) if name.startswith(incomplete)]
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:

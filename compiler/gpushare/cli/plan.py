@@ -7,23 +7,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options
+from gpushare.bundle import lock
+from gpushare.catalog.cards import Catalog
+from gpushare.cli import fleet, inputs, option_files, options, report, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
+from gpushare.compare import compare, pool_filter
+from gpushare.compare.changes import Comparison
+from gpushare.compare.files import settings
+from gpushare.core import emit
+from gpushare.core.prices import show
+from gpushare.core.wording import pluralize
+from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words, terminal
+from gpushare_node.contract.struct import replace
 
 if TYPE_CHECKING:
-    from gpushare.catalog.cards import Catalog
-    from gpushare.compare.changes import Comparison
     from gpushare.report.comparison_page import Document
 
 
-@click.command(cls=options.Command, short_help="Show what changes from one intent to another.")
+@click.command(cls=options.Command)
 @click.argument("sides", type=options.INTENT, nargs=-1, metavar="[OLD] NEW")
 @options.product_format("text", "json", "markdown", "html")
 @click.option("--exit-code", is_flag=True, help="Exit 3 when there are changes.")
 @click.option("--live", is_flag=True, help="Compare NEW with the running cluster instead of OLD.")
 @options.overlays("NEW")
-@options.only_pools()
+@inputs.only_pools()
 @options.prices("Prices of a GPU-hour, by pool or card, in place of those of OLD and NEW.")
 @click.option("--fleet", type=options.INTENT, metavar="FILE", help="Compare every cluster that FILE lists with its bundle.")
 @options.strict()
@@ -111,14 +119,6 @@ def _compared(
     old: str, new: str, overlays: tuple[str, ...], *, strict: bool, prices: str | None = None
 ) -> "tuple[Comparison, tuple[Document, Document], Catalog]":
     """Return what changes from one side to the other, the documents of both, and the cards. Raises FindingsError for errors."""
-    from gpushare.cli import inputs, price_input  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
-    from gpushare.compare import compare  # noqa: PLC0415 - as above
-    from gpushare.compare.files import settings  # noqa: PLC0415 - as above
-    from gpushare.core.prices import show  # noqa: PLC0415 - as above
-    from gpushare.core.wording import pluralize  # noqa: PLC0415 - as above
-    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
-
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
     inputs.refuse_errors(before, after, strict=strict)
@@ -126,37 +126,26 @@ def _compared(
     documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
     if prices:
         named = {name for document in documents for name in (*document["pools"], *document.get("vmPools", ()))}
-        given = {name: show(price) for name, price in price_input.read(prices, named, catalog).items()}
+        given = {name: show(price) for name, price in option_files.read_prices(prices, named, catalog).items()}
         documents = ({**documents[0], "prices": given}, {**documents[1], "prices": given})
-    with Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
+    with streams.Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
         comparison = compare(*documents, catalog.geometry, bundles, time.time())
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     return comparison, documents, catalog
 
 
-def _only(comparison: "Comparison", pools: tuple[str, ...]) -> "Comparison":
+def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
     """Return the comparison of the named pools. Raises CouldNotRunError for a name that neither side has."""
-    from gpushare.cli import inputs  # noqa: PLC0415 - as above
-    from gpushare.compare import pool_filter  # noqa: PLC0415 - as above
-
     inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
     return pool_filter.only(comparison, pools)
 
 
-def _write(comparison: "Comparison", style: str, documents: "tuple[Document, Document]", catalog: "Catalog") -> None:
+def _write(comparison: Comparison, style: str, documents: "tuple[Document, Document]", catalog: Catalog) -> None:
     """Write what changes."""
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.report import comparison_view, terminal  # noqa: PLC0415 - as above
-
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.report import comparison_document  # noqa: PLC0415 - as above
-
         streams.product(emit.json_text(comparison_document.document(comparison)))
     elif style == "markdown":
-        from gpushare.report import comparison_markdown  # noqa: PLC0415 - as above
-
         streams.product(comparison_markdown.page(comparison))
     elif style == "html":
         from gpushare.report import comparison_page  # noqa: PLC0415 - as above
@@ -171,10 +160,6 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
 
     Returns the worst exit code, as `compile --fleet`; changes count only with `exit_code`.
     """
-    from gpushare.bundle import lock  # noqa: PLC0415 - as above
-    from gpushare.cli import fleet, inputs, report, streams  # noqa: PLC0415 - as above
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.report import comparison_document, comparison_markdown, comparison_words  # noqa: PLC0415 - as above
 
     def make(cluster: fleet.Cluster) -> fleet.Made:
         directory = Path(cluster.output)

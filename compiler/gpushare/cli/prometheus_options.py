@@ -1,17 +1,16 @@
 """The options of the commands that ask a Prometheus, and what they make: one server."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gpushare.cli import options
-
-if TYPE_CHECKING:
-    from gpushare.live.prometheus import Prometheus
+from gpushare.cli import options, streams
+from gpushare.live.prometheus import Prometheus
 
 _MAX_SECONDS = 3600
 
@@ -40,13 +39,8 @@ def connection() -> options.Decorator[Any]:
 
 
 @contextmanager
-def asking(url: str, headers: tuple[str, ...], cacert: str, timeout: int) -> "Iterator[Prometheus]":
+def asking(url: str, headers: tuple[str, ...], cacert: str, timeout: int) -> Iterator[Prometheus]:
     """Yield the server. The progress shown meanwhile is cleared."""
-    import os  # noqa: PLC0415 - `--help` needs none of it
-
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.live.prometheus import Prometheus  # noqa: PLC0415 - as above
-
     token = os.environ.get("PROMETHEUS_TOKEN", "")
     try:
         yield Prometheus(url, _headers(headers), token=token, ca_file=cacert, timeout_seconds=timeout)

@@ -2,14 +2,16 @@
 
 import click
 
-from gpushare.cli import options
+from gpushare.cli import options, streams
 from gpushare.cli.cluster import RELEASE
 from gpushare.cli.exits import ExitCode
+from gpushare.core import emit
 from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_dns_subdomain
+from gpushare.live import rights
 
 
-@click.command(cls=options.Command, short_help="Print the RBAC objects that status, drift, explain and plan --live need.")
+@click.command(cls=options.Command)
 @click.option("--user", default="", help="For this user.")
 @click.option("--group", default="", help="For this group.")
 @click.option("--service-account", "account", default="", metavar="NAME", help="For this account of the release's namespace.")
@@ -59,10 +61,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     Exit codes:
       0  done
     """
-    from gpushare.cli import streams  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.live import rights  # noqa: PLC0415 - as above
-
     if sum(map(bool, (user, group, account))) > 1:
         raise click.UsageError("name one of --user, --group and --service-account")
     for namespace in (release_namespace, *filter(None, [plugin_namespace, amd_namespace]), *imports):

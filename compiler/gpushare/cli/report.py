@@ -11,7 +11,7 @@ from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
-from gpushare.report import terminal
+from gpushare.report import finding_formats, terminal
 from gpushare.report.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 
 TAB = "    "
@@ -69,8 +69,6 @@ def report(  # noqa: PLR0913 - the parts of one report
         elif ordered:
             streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
-    from gpushare.report import finding_formats  # noqa: PLC0415 - most runs are read by a person
-
     if style is Format.JSON:
         written = finding_formats.json_text(ordered, accepted, files)
     else:

@@ -4,14 +4,18 @@ import sys
 
 import click
 
-from gpushare.cli import options
+from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import ExitCode
+from gpushare.core import emit
+from gpushare.core.diagnostics import is_error
+from gpushare.render import offer
+from gpushare.report import plan_view, terminal
 
 
-@click.command(cls=options.Command, short_help="Show the nodes, resources and GPU memory of every pool.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @options.overlays()
-@options.only_pools()
+@inputs.only_pools()
 @options.prices()
 @options.product_format("text", "json", "html")
 @options.strict()
@@ -38,25 +42,16 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  INTENT has errors
       2  INTENT or FILE could not be read, or INTENT has no such pool
     """
-    from gpushare.cli import inputs, price_input, streams  # noqa: PLC0415 - `--help` needs none of it
-    from gpushare.report import terminal  # noqa: PLC0415 - `--help` needs none of it
-
     read = inputs.valid(intent, overlays, strict=strict)
-    priced = price_input.of_pools(read.plan, prices)
+    priced = option_files.prices_of_pools(read.plan, prices)
     plan = inputs.only(read.plan, pools) if pools else read.plan
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.render import offer  # noqa: PLC0415 - as above
-
         streams.product(emit.json_text(offer.offer(plan, priced)))
     elif style == "html":
-        from gpushare.core.diagnostics import is_error  # noqa: PLC0415 - as above
         from gpushare.report import show_page  # noqa: PLC0415 - as above
 
         warnings = [one for one in read.findings if not is_error(one)]
         streams.product(show_page.page(plan, warnings, streams.time_of_output(), priced))
     else:
-        from gpushare.report import plan_view  # noqa: PLC0415 - as above
-
         streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout), priced))
     return ExitCode.DONE

@@ -2,23 +2,25 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options
+from gpushare import modes
+from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-
-if TYPE_CHECKING:
-    from gpushare.cli.inputs import LoadedIntent
-    from gpushare.core.prices import Price
-    from gpushare.simulation.simulated import Simulations
-    from gpushare.workload.requests import Workload
+from gpushare.cli.inputs import LoadedIntent
+from gpushare.core import emit, prices
+from gpushare.core.prices import Price
+from gpushare.core.printable import visible
+from gpushare.report import simulation_document, simulation_view, terminal
+from gpushare.simulation import engine, supply
+from gpushare.simulation.simulated import Simulated, Simulations
+from gpushare.workload.requests import Workload
 
 _SCORINGS = ("least-allocated", "most-allocated")
 
 
-@click.command(cls=options.Command, short_help="Simulate what becomes of a workload on the pools.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @options.overlays()
 @click.option(
@@ -70,27 +72,20 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  pods of the workload never ran on INTENT, or an intent has errors
       2  a file could not be read, or no row of FILE can be used
     """
-    from gpushare.cli import inputs, streams, workload_input  # noqa: PLC0415 - `--help` needs none of it
-
     _refuse_two_from_stdin(intent, *overlays, workload, *others, prices or "")
-    pods = workload_input.read(workload)
+    pods = option_files.read_workload(workload)
     read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
     read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
     inputs.refuse_errors(*read)
     _refuse_on_demand(read)
     found = _simulate(pods, read, _prices(read, prices), scoring)
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.report import simulation_document  # noqa: PLC0415 - as above
-
         streams.product(emit.json_text(simulation_document.document(found)))
     elif style == "html":
         from gpushare.report import simulation_page  # noqa: PLC0415 - as above
 
         streams.product(simulation_page.page(found, streams.time_of_output()))
     else:
-        from gpushare.report import simulation_view, terminal  # noqa: PLC0415 - as above
-
         streams.write(simulation_view.render(found, terminal.detect_style(sys.stdout)))
     return ExitCode.FINDINGS if found.intents[0].never_ran else ExitCode.DONE
 
@@ -100,10 +95,8 @@ def _refuse_two_from_stdin(*names: str) -> None:
         raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
 
 
-def _refuse_on_demand(read: "Sequence[LoadedIntent]") -> None:
+def _refuse_on_demand(read: Sequence[LoadedIntent]) -> None:
     """Raise CouldNotRunError for pools whose devices come and go with claims, which the simulation does not know."""
-    from gpushare import modes  # noqa: PLC0415 - as above
-
     for one in read:
         for pool in one.plan.pools:
             if modes.of(pool.pool).is_on_demand:
@@ -113,35 +106,27 @@ def _refuse_on_demand(read: "Sequence[LoadedIntent]") -> None:
                 )
 
 
-def _prices(read: "Sequence[LoadedIntent]", file: str | None) -> "list[Mapping[str, Price]]":
+def _prices(read: Sequence[LoadedIntent], file: str | None) -> list[Mapping[str, Price]]:
     """Return the prices of each intent's pools. A file may name pools of any of the intents. Raises CouldNotRunError."""
-    from gpushare.cli import inputs, price_input  # noqa: PLC0415 - as above
-    from gpushare.core import prices  # noqa: PLC0415 - as above
-
     plans = [one.plan for one in read]
     if file is None:
-        return [price_input.of_pools(plan, None) for plan in plans]
+        return [option_files.prices_of_pools(plan, None) for plan in plans]
     cards = [{pool.name: pool.card.id for pool in plan.every_pool} for plan in plans]
-    known = price_input.read(file, dict.fromkeys(name for each in cards for name in each), inputs.catalog_of(*read))
+    known = option_files.read_prices(file, dict.fromkeys(name for each in cards for name in each), inputs.catalog_of(*read))
     return [prices.of_pools(known, each) for each in cards]
 
 
 def _simulate(
-    workload: "Workload",
-    read: "Sequence[LoadedIntent]",
-    prices: "Sequence[Mapping[str, Price]]",
+    workload: Workload,
+    read: Sequence[LoadedIntent],
+    prices: Sequence[Mapping[str, Price]],
     scoring: str,
-) -> "Simulations":
-    from gpushare.cli.progress import Progress  # noqa: PLC0415 - as above
-    from gpushare.core.printable import visible  # noqa: PLC0415 - as above
-    from gpushare.simulation import engine, supply  # noqa: PLC0415 - as above
-    from gpushare.simulation.simulated import Simulated, Simulations  # noqa: PLC0415 - as above
-
+) -> Simulations:
     settings = engine.Settings(scoring=engine.Scoring(scoring))
     intents = []
     for one, priced in zip(read, prices, strict=True):
         offered = supply.of(one.plan, priced)
-        with Progress(f"simulating {len(workload.pods)} pods on {visible(one.text.file)}"):
+        with streams.Progress(f"simulating {len(workload.pods)} pods on {visible(one.text.file)}"):
             outcome = engine.simulate(offered, workload, settings)
         intents.append(Simulated(file=one.text.file, name=one.plan.intent.name, supply=offered, outcome=outcome))
     return Simulations(workload=workload, scoring=scoring, intents=tuple(intents))

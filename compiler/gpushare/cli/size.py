@@ -1,29 +1,109 @@
 """`gpushare size`: how users, their memory and a card fit together: which mode, how many nodes, and the intent for it."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce, wraps
+from typing import Any
 
 import click
 
-from gpushare.cli import cards, options, streams
+from gpushare.catalog import card_search
+from gpushare.catalog import cards as catalog
+from gpushare.catalog.cards import Card, Catalog
+from gpushare.cli import cards, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import emit
+from gpushare.core.diagnostics import Finding, is_error
+from gpushare.core.units import MIB, meant_sizes, parse_quantity
 from gpushare.intent import words
-from gpushare.report import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from gpushare.catalog.cards import Card
-    from gpushare.core.prices import Price
-    from gpushare.modes.demand import Need
-    from gpushare.sizing.comparison import Comparison
-    from gpushare.workload.requests import Workload
+from gpushare.modes.demand import MAX_SIZES, Demand, Need
+from gpushare.reading import source
+from gpushare.report import simulation_view, size_view, terminal
+from gpushare.sizing import document
+from gpushare.sizing.comparison import Comparison, compare
+from gpushare.sizing.sizing import size
+from gpushare.workload import requests
+from gpushare.workload.requests import Workload
+from gpushare_node.contract.struct import Struct, replace
 
 MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
 
-@click.command(cls=options.Command, short_help="Compute the mode and number of nodes that users need.")
+class Users(Struct):
+    """Who needs memory at the same time: the needs, the largest first, and the pods from which they follow, if they do."""
+
+    needs: tuple[Need, ...]
+    pods: Workload | None = None
+
+
+def _memory(option: str) -> Callable[[str], int]:
+    """Return the type of an amount of memory, in bytes. Raises CouldNotRunError for what is none."""
+
+    def parsed(text: str) -> int:
+        size = parse_quantity(int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text)
+        if size is None:
+            hint = f"write {' or '.join(meant_sizes(text) or ('it as in an intent, such as 4Gi or 3500Mi',))}"
+            raise CouldNotRunError(f"{option}: invalid quantity of memory {text!r}", hint)
+        if size < MIB:
+            bare = f"a bare number counts bytes; for GiB write {text}Gi" if text.isdecimal() else "write it in Mi or Gi"
+            raise CouldNotRunError(f"{option}: {size} bytes are less than 1Mi", bare)
+        return size
+
+    return parsed
+
+
+def _need(text: str) -> Need:
+    """Return the need of `40x4Gi`. Raises CouldNotRunError."""
+    number, _, each = text.partition("x")
+    if not (number.isascii() and number.isdecimal() and 0 < len(number) < 8 and int(number)):
+        raise CouldNotRunError(f"--need {text!r} is not NxSIZE", "write the number of users and their size, such as 40x4Gi")
+    return Need(memory_bytes=_memory("--need")(each), users=int(number))
+
+
+_USERS = (
+    click.option("--memory", type=_memory("--memory"), metavar="SIZE", help="What one user needs, such as 4Gi."),
+    click.option(
+        "--users",
+        type=options.number(MAX_NUMBER),
+        metavar="N",
+        help="How many users at once, with --memory. Default: as many as fit on --nodes.",
+    ),
+    click.option(
+        "--need",
+        "needs",
+        type=_need,
+        multiple=True,
+        metavar="NxSIZE",
+        help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.",
+    ),
+    click.option(
+        "--workload",
+        type=options.INTENT,
+        metavar="FILE",
+        help="In place of users: pods that ask for memory, as for `gpushare simulate`; they may come and go.",
+    ),
+)
+
+
+def _users_options(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Add the options that say who the users are, and pass them to the command as one argument, `users`."""
+
+    @wraps(function)
+    def called(
+        *, memory: int | None, users: int | None, needs: tuple[Need, ...], workload: str | None, **given: Any
+    ) -> ExitCode:
+        if workload is None:
+            return function(users=Users(needs=_needs(memory, users, needs)), **given)
+        if memory is not None or users is not None or needs:
+            raise CouldNotRunError("--workload is not for use with --memory, --users or --need", "leave one of them out")
+        pods = _pods(workload)
+        return function(users=Users(needs=_most_at_once(pods), pods=pods), **given)
+
+    return reduce(lambda made, option: option(made), reversed(_USERS), called)
+
+
+@click.command(cls=options.Command)
 @click.option(
     "--card",
     "card_ids",
@@ -40,26 +120,7 @@ MAX_NUMBER = 1_000_000
     metavar="INTENT",
     help="An intent that describes cards of your own in spec.cards.",
 )
-@click.option("--memory", metavar="SIZE", help="What one user needs, such as 4Gi.")
-@click.option(
-    "--users",
-    type=options.number(MAX_NUMBER),
-    metavar="N",
-    help="How many users at once, with --memory. Default: as many as fit on --nodes.",
-)
-@click.option(
-    "--need",
-    "needs",
-    multiple=True,
-    metavar="NxSIZE",
-    help="In place of --memory and --users: users of several sizes, as in --need 40x4Gi --need 3x20Gi.",
-)
-@click.option(
-    "--workload",
-    type=options.INTENT,
-    metavar="FILE",
-    help="In place of users: pods that ask for memory, as for `gpushare simulate`; they may come and go.",
-)
+@_users_options
 @click.option(
     "--nodes", type=options.number(MAX_NUMBER), metavar="N", help="How many nodes there are. Default: as many as are needed."
 )
@@ -74,13 +135,11 @@ MAX_NUMBER = 1_000_000
 @click.option("--mode", type=click.Choice(words.VARIANTS), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
-def command(  # noqa: PLR0913, PLR0917 - one for each option
+def command(  # noqa: PLR0913 - one for each option that is not of the users
+    *,
     card_ids: tuple[str, ...],
     own: str | None,
-    memory: str | None,
-    users: int | None,
-    needs: tuple[str, ...],
-    workload: str | None,
+    users: Users,
     nodes: int | None,
     gpus: int,
     isolation: str,
@@ -120,133 +179,66 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  the users do not fit: not on --nodes, or not on the card
       2  an option is wrong, or a file cannot be read
     """
-    from gpushare.modes.demand import Demand  # noqa: PLC0415 - as above
-    from gpushare.sizing.comparison import compare  # noqa: PLC0415 - `--help` needs no catalogue
-    from gpushare.sizing.sizing import size  # noqa: PLC0415 - as above
-
-    pods = None if workload is None else _pods(workload, is_alone=memory is None and users is None and not needs)
-    wanted = _needs(memory, users, needs) if pods is None else _most_at_once(pods)
-    if nodes is None and wanted[0].users is None:
+    if nodes is None and users.needs[0].users is None:
         raise CouldNotRunError("neither users nor nodes are given", "add --users N, --nodes N or both")
     chosen = dict(_cards(card_ids, own))
-    priced = _prices(prices, chosen)
+    known = Catalog(own={card.id: card for card in chosen})
+    priced = {} if prices is None else option_files.read_prices(prices, (), known)
     demands = [
         Demand(
             card=card,
-            described=document,
-            needs=wanted,
+            described=described,
+            needs=users.needs,
             gpus_per_node=gpus,
             nodes=nodes,
             in_hardware=isolation == "memory",
             price=priced.get(card.id),
         )
-        for card, document in chosen.items()
+        for card, described in chosen.items()
     ]
-    compared = compare(tuple(size(demand, mode, pods) for demand in demands))
-    best = compared.best.best if compared.best else None
+    compared = compare(tuple(size(demand, mode, users.pods) for demand in demands))
+    several = len(compared.sizings) > 1
     if only_intent:
         _print_intent(compared)
-        _warn(pods)
     elif style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-        from gpushare.sizing import document  # noqa: PLC0415 - as above
-
-        several = len(compared.sizings) > 1
         made = document.comparison_document(compared) if several else document.document(compared.sizings[0])
         streams.product(emit.json_text(made))
-        _warn(pods)
     else:
-        from gpushare.report import size_view  # noqa: PLC0415 - as above
-
         view = terminal.detect_style(sys.stdout)
-        several = len(compared.sizings) > 1
         streams.write(size_view.render_cards(compared, view) if several else size_view.render(compared.sizings[0], view))
-        _warn(pods)
+    if users.pods is not None:
+        _warn(users.pods)
+    best = compared.best.best if compared.best else None
     return ExitCode.FINDINGS if best is None or best.suffices is False else ExitCode.DONE
 
 
-def _cards(card_ids: tuple[str, ...], own: str | None) -> "Iterator[tuple[Card, Mapping[str, Any] | None]]":
-    """Yield each card that is named, once, and its entry of `spec.cards` if it is one of the user's own."""
-    from gpushare.catalog import cards as catalog  # noqa: PLC0415 - as above
-    from gpushare.cli import card_choice  # noqa: PLC0415 - as above
-
-    described = card_choice.described(own) if own is not None else {}
-    known = catalog.Catalog(own={card_id: catalog.build(card_id, document) for card_id, document in described.items()})
-    for card_id in dict.fromkeys(card_ids):
-        if "," in card_id and known.get(card_id) is None:
-            raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
-        found = card_choice.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
-        yield found, described.get(card_id)
+def _print_intent(compared: Comparison) -> None:
+    """Write the intent to stdout; to stderr that it does not suffice, or that there is none."""
+    found = compared.best or compared.sizings[0]
+    if found.best is not None:
+        streams.product(emit.yaml_text(document.intent(found.demand, found.best)))
+    if found.best is None or found.best.suffices is False:
+        streams.warn(f"gpushare: {found.reason}\n")
 
 
-def _prices(file: str | None, cards_named: "Iterable[Card]") -> "Mapping[str, Price]":
-    """Return the prices of the file by card. Raises CouldNotRunError, also for one of what is no card."""
-    if file is None:
-        return {}
-    from gpushare.catalog.cards import Catalog  # noqa: PLC0415 - as above
-    from gpushare.cli import price_input  # noqa: PLC0415 - as above
-
-    return price_input.read(file, (), Catalog(own={card.id: card for card in cards_named}))
-
-
-def _pods(file: str, *, is_alone: bool) -> "Workload":
-    """Return the pods of a workload, without the pools and cards that they name. Raises CouldNotRunError."""
-    from gpushare.cli import workload_input  # noqa: PLC0415 - as above
-    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - as above
-
-    if not is_alone:
-        raise CouldNotRunError("--workload is not for use with --memory, --users or --need", "leave one of them out")
-    read = workload_input.read(file)
-    other = sum(pod.memory_bytes is None for pod in read.pods)
-    if other:
-        hint = "for parts of GPUs, whole GPUs and resources, use gpushare simulate --search"
-        raise CouldNotRunError(f"{other} of {len(read.pods)} pods do not ask for memory", hint)
-    named = any(pod.pool or pod.cards for pod in read.pods)
-    pods = tuple(replace(pod, pool="", cards=()) for pod in read.pods)
-    assumed = (*read.assumed, *(("pools and cards that pods name do not count",) if named else ()))
-    return replace(read, pods=pods, assumed=assumed)
-
-
-def _most_at_once(workload: "Workload") -> "tuple[Need, ...]":
-    """Return how many pods of each size there are at once, at most; the largest first. Raises CouldNotRunError."""
-    from gpushare.modes.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
-    from gpushare.workload import requests  # noqa: PLC0415 - as above
-
-    found = requests.most_at_once(workload.pods, lambda pod: pod.memory_bytes)
-    if len(found) > MAX_SIZES:
-        hint = f"round them up to {MAX_SIZES} sizes at most, or use gpushare simulate --search"
-        raise CouldNotRunError(f"there are {len(found)} sizes", hint)
-    return tuple(Need(memory_bytes=size or 0, users=number) for size, number in sorted(found.items(), reverse=True))
-
-
-def _warn(workload: "Workload | None") -> None:
+def _warn(workload: Workload) -> None:
     """Say on stderr what of the workload was left out, and what was assumed."""
-    if workload is None:
-        return
-    from gpushare.report import simulation_view  # noqa: PLC0415 - as above
-
-    lines = [*(f"left out: {line}" for line in simulation_view.left_out(workload.left_out))]
+    lines = [f"left out: {line}" for line in simulation_view.left_out(workload.left_out)]
     lines += [f"assumed: {line}" for line in workload.assumed]
     streams.warn("".join(f"gpushare: {line}\n" for line in lines))
 
 
-def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tuple[Need, ...]":
+def _needs(memory: int | None, users: int | None, needs: tuple[Need, ...]) -> tuple[Need, ...]:
     """Return the needs, the largest first, equal sizes together. Raises CouldNotRunError."""
-    from gpushare.modes.demand import MAX_SIZES, Need  # noqa: PLC0415 - as above
-
     if needs and (memory is not None or users is not None):
         raise CouldNotRunError("--need is not for use with --memory or --users", "write each of them as --need NxSIZE")
     if memory is None and not needs:
         raise CouldNotRunError("what one user needs is not given", "add --memory SIZE, such as --memory 4Gi")
     if memory is not None:
-        return (Need(memory_bytes=_bytes(memory, "--memory"), users=users),)
+        return (Need(memory_bytes=memory, users=users),)
     together: dict[int, int] = {}
     for need in needs:
-        number, _, size = need.partition("x")
-        if not (number.isascii() and number.isdecimal() and 0 < len(number) < 8 and int(number)):
-            raise CouldNotRunError(f"--need {need!r} is not NxSIZE", "write the number of users and their size, such as 40x4Gi")
-        each = _bytes(size, "--need")
-        together[each] = together.get(each, 0) + int(number)
+        together[need.memory_bytes] = together.get(need.memory_bytes, 0) + (need.users or 0)
     if len(together) > MAX_SIZES:
         raise CouldNotRunError(f"there are {len(together)} sizes", f"round them up to {MAX_SIZES} sizes at most")
     if sum(together.values()) > MAX_NUMBER:
@@ -254,26 +246,59 @@ def _needs(memory: str | None, users: int | None, needs: tuple[str, ...]) -> "tu
     return tuple(Need(memory_bytes=each, users=number) for each, number in sorted(together.items(), reverse=True))
 
 
-def _bytes(text: str, option: str) -> int:
-    from gpushare.core.units import MIB, meant_sizes, parse_quantity  # noqa: PLC0415 - as above
+def _pods(file: str) -> Workload:
+    """Return the pods of a workload, without the pools and cards that they name. Raises CouldNotRunError."""
+    read = option_files.read_workload(file)
+    other = sum(pod.memory_bytes is None for pod in read.pods)
+    if other:
+        hint = "for parts of GPUs, whole GPUs and resources, use gpushare simulate"
+        raise CouldNotRunError(f"{other} of {len(read.pods)} pods do not ask for memory", hint)
+    named = any(pod.pool or pod.cards for pod in read.pods)
+    pods = tuple(replace(pod, pool="", cards=()) for pod in read.pods)
+    assumed = (*read.assumed, *(("pools and cards that pods name do not count",) if named else ()))
+    return replace(read, pods=pods, assumed=assumed)
 
-    size = parse_quantity(int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text)
-    if size is None:
-        hint = f"write {' or '.join(meant_sizes(text) or ('it as in an intent, such as 4Gi or 3500Mi',))}"
-        raise CouldNotRunError(f"{option}: invalid quantity of memory {text!r}", hint)
-    if size < MIB:
-        bare = f"a bare number counts bytes; for GiB write {text}Gi" if text.isdecimal() else "write it in Mi or Gi"
-        raise CouldNotRunError(f"{option}: {size} bytes are less than 1Mi", bare)
-    return size
+
+def _most_at_once(workload: Workload) -> tuple[Need, ...]:
+    """Return how many pods of each size there are at once, at most; the largest first. Raises CouldNotRunError."""
+    found = requests.most_at_once(workload.pods, lambda pod: pod.memory_bytes)
+    if len(found) > MAX_SIZES:
+        raise CouldNotRunError(
+            f"there are {len(found)} sizes", f"round them up to {MAX_SIZES} sizes at most, or use gpushare simulate"
+        )
+    return tuple(Need(memory_bytes=size or 0, users=number) for size, number in sorted(found.items(), reverse=True))
 
 
-def _print_intent(compared: "Comparison") -> None:
-    """Write the intent to stdout; to stderr that it does not suffice, or that there is none."""
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.sizing.document import intent  # noqa: PLC0415 - as above
+def _cards(card_ids: tuple[str, ...], own: str | None) -> Iterator[tuple[Card, Mapping[str, Any] | None]]:
+    """Yield each card that is named, once, and its entry of `spec.cards` if it is one of the user's own."""
+    described = _described(own) if own is not None else {}
+    known = Catalog(own={card_id: catalog.build(card_id, document) for card_id, document in described.items()})
+    for card_id in dict.fromkeys(card_ids):
+        if "," in card_id and known.get(card_id) is None:
+            raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
+        found = cards.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
+        yield found, described.get(card_id)
 
-    found = compared.best or compared.sizings[0]
-    if found.best is not None:
-        streams.product(emit.yaml_text(intent(found.demand, found.best)))
-    if found.best is None or found.best.suffices is False:
-        streams.warn(f"gpushare: {found.reason}\n")
+
+def _described(intent: str) -> Mapping[str, Any]:
+    """Return `spec.cards` of an intent, of which nothing else is read. Raises CouldNotRunError for a card that is wrong."""
+    from gpushare.rules import mig  # noqa: PLC0415 - with all rules, and few calls name cards of their own
+
+    text = source.read(*streams.read(intent, source.MAX_BYTES))
+    _refuse(text, text.findings)
+    spec = text.data.get("spec") if isinstance(text.data, dict) else None
+    found = spec.get("cards") if isinstance(spec, dict) else None
+    if not isinstance(found, dict) or not found:
+        raise CouldNotRunError(f"{text.file} has no cards of its own", card_search.DESCRIBE)
+    _refuse(text, catalog.check(found))
+    _refuse(text, mig.check_own_grids({card_id: catalog.build(card_id, each) for card_id, each in found.items()}))
+    return found
+
+
+def _refuse(text: source.Source, findings: Iterable[Finding]) -> None:
+    """Raise CouldNotRunError for the first error."""
+    wrong = next((finding for finding in findings if is_error(finding)), None)
+    if wrong is not None:
+        found = text.locate(wrong)
+        where = f"{text.file}:{found.span.line}:{found.span.column}" if found.span else text.file
+        raise CouldNotRunError(f"{where}: {found.message} ({found.code})", "; ".join(found.hints))

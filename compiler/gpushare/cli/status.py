@@ -3,25 +3,26 @@
 import gc
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
-from gpushare.cli import options
-from gpushare.cli.cluster import ClusterConnection, cluster_options
+from gpushare.cli import options, streams
+from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import emit
 from gpushare.core.errors import HintedError
 from gpushare.core.printable import visible
-
-if TYPE_CHECKING:
-    from gpushare.live.reader import Scope
-    from gpushare.live.status import Status
+from gpushare.core.wording import join_first
+from gpushare.live import status
+from gpushare.live.reader import Scope
+from gpushare.live.status import Status
+from gpushare.report import status_document, status_view, terminal
 
 _WATCH_SECONDS = 5
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-@click.command(cls=options.Command, short_help="Show what the pools of a running cluster offer and use.")
+@click.command(cls=options.Command)
 @click.argument("name", required=False, metavar="[POOL|NODE]")
 @options.product_format("text", "json", "html")
 @click.option(
@@ -57,8 +58,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     """
     if watch and style != "text":
         raise click.UsageError("--watch writes text only")
-    from gpushare.live.reader import Scope  # noqa: PLC0415 - `--help` does not need it
-
     scope = Scope(release=cluster.release, namespace=cluster.namespace, metrics=kills, kills=kills)
     if not watch:
         seen = _seen(cluster, scope, name)
@@ -76,11 +75,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         _look_again(cluster, scope, name, is_wide=output == "wide", with_kills=kills)
 
 
-def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Status":
-    from gpushare.cli.cluster import read, warn_unread  # noqa: PLC0415 - as above
-    from gpushare.core.wording import join_first  # noqa: PLC0415 - as above
-    from gpushare.live import status  # noqa: PLC0415 - as above
-
+def _seen(cluster: ClusterConnection, scope: Scope, name: str | None) -> Status:
     whole = status.assess(read(cluster, scope))
     if name is None:
         return whole
@@ -97,12 +92,7 @@ def _seen(cluster: ClusterConnection, scope: "Scope", name: str | None) -> "Stat
     return found
 
 
-def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> None:
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-    from gpushare.cli.cluster import warn_unread  # noqa: PLC0415 - as above
-    from gpushare.core import emit  # noqa: PLC0415 - as above
-    from gpushare.report import status_document, status_view, terminal  # noqa: PLC0415 - as above
-
+def _write(seen: Status, style: str, *, is_wide: bool, with_kills: bool) -> None:
     if style == "json":
         streams.product(emit.json_text(status_document.document(seen)))
         return
@@ -116,9 +106,7 @@ def _write(seen: "Status", style: str, *, is_wide: bool, with_kills: bool) -> No
     warn_unread(seen.unseen)
 
 
-def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *, is_wide: bool, with_kills: bool) -> None:
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-
+def _look_again(cluster: ClusterConnection, scope: Scope, name: str | None, *, is_wide: bool, with_kills: bool) -> None:
     try:
         seen = _seen(cluster, scope, name)
     except HintedError as problem:  # the server restarts, the network returns
@@ -127,8 +115,6 @@ def _look_again(cluster: ClusterConnection, scope: "Scope", name: str | None, *,
     _show(seen, is_wide=is_wide, with_kills=with_kills)
 
 
-def _show(seen: "Status", *, is_wide: bool, with_kills: bool) -> None:
-    from gpushare.cli import streams  # noqa: PLC0415 - as above
-
+def _show(seen: Status, *, is_wide: bool, with_kills: bool) -> None:
     streams.write(_CLEAR if sys.stdout.isatty() else f"{time.strftime('%H:%M:%S')}\n")
     _write(seen, "text", is_wide=is_wide, with_kills=with_kills)

@@ -6,9 +6,11 @@ Output for programs is UTF-8 in every locale; text for people has the stream's o
 import errno
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from shlex import quote
+from types import TracebackType
 from typing import TextIO
 
 import click
@@ -16,6 +18,8 @@ import click
 from gpushare.cli.exits import BrokenOutputError, CouldNotRunError
 
 STDIN = "<stdin>"
+PROGRESS_SECONDS = 1.0
+"""How long nothing is shown of what a command is doing, and how often it is shown again."""
 
 
 def read(name: str, limit_bytes: int, absent: str = "") -> tuple[bytes, str]:
@@ -129,6 +133,40 @@ def progress(text: str) -> None:
     """Show on a terminal how far a long command is, in place of what it showed before; empty text clears the line."""
     if sys.stderr is not None and sys.stderr.isatty():
         warn(f"\r\x1b[K{text}")
+
+
+class Progress:
+    """What a command is doing, for a person who waits: a line on a terminal after a second, removed at the end.
+
+    A context: the line says what is done and for how many seconds, and nothing else may write to stderr meanwhile.
+    """
+
+    def __init__(self, what: str) -> None:
+        """`what` is safe to print."""
+        self.what = what
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        if sys.stderr is None or not sys.stderr.isatty():
+            return
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def _show(self) -> None:
+        waited = 0.0
+        while not self._ended.wait(PROGRESS_SECONDS):
+            waited += PROGRESS_SECONDS
+            progress(f"{self.what}, {waited:.0f} s")
+        if waited:
+            progress("")
 
 
 def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:

@@ -7,15 +7,18 @@ from datetime import UTC, datetime
 
 import click
 
-from gpushare.cli import options, prometheus_options
+from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import ExitCode
+from gpushare.core import emit
+from gpushare.live import usage_report
+from gpushare.report import terminal, usage_document, usage_view
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 
 
-@click.command(cls=options.Command, short_help="Report what namespaces held and used of the pools in a month.")
+@click.command(cls=options.Command)
 @options.intent_argument()
 @options.overlays()
 @click.option(
@@ -75,26 +78,17 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       2  INTENT or FILE could not be read, Prometheus did not answer all queries,
          or has no samples of the period
     """
-    from gpushare.cli import inputs, streams  # noqa: PLC0415 - `--help` needs none of it
-
     period = _period(month, begin, end)
     read = inputs.valid(intent, overlays)
-    from gpushare.cli import price_input  # noqa: PLC0415 - as above
-    from gpushare.live import usage_report  # noqa: PLC0415 - as above
-
-    priced = price_input.of_pools(read.plan, prices)
+    priced = option_files.prices_of_pools(read.plan, prices)
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
     with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
-    from gpushare.report import terminal, usage_document, usage_view  # noqa: PLC0415 - as above
-
     name = read.plan.intent.name
     if style == "text":
         streams.write(usage_view.render(found, name, terminal.detect_style(sys.stdout)))
         return ExitCode.DONE
     if style == "json":
-        from gpushare.core import emit  # noqa: PLC0415 - as above
-
         streams.product(emit.json_text(usage_document.document(found, name)))
     else:
         streams.product(usage_document.csv_text(found))

@@ -9,10 +9,10 @@ import yaml
 from jsonschema import Draft7Validator
 
 from gpushare.catalog import cards
-from gpushare.cli import editor_schema
+from gpushare.cli.schema import editors_intent
 from tests.support.paths import ROOT
 
-SCHEMA = editor_schema.intent()
+SCHEMA = editors_intent()
 INTENT = yaml.safe_load((ROOT / "examples/05-h100-mig-time-slicing/intent.yaml").read_text())
 
 

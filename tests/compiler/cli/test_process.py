@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gpushare import __version__
-from gpushare.cli.commands import NAMES
+from gpushare.cli.commands import COMMANDS
 from tests.compiler.cli.process import gpushare, importing
 from tests.support import helm
 from tests.support.waiting import PATIENCE
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_examples(name: str) -> None:
     done = importing(name, "--help")
     assert done.returncode == 0
@@ -29,13 +29,13 @@ def test_every_command_has_help_and_examples(name: str) -> None:
 def test_the_help_names_every_command_that_ends_with_3() -> None:
     told = " ".join(gpushare("--help").stdout.split())
     named = re.findall(r"`(\w+)", told.partition("3 a difference (of ")[2].partition(")")[0])
-    assert named == [name for name in NAMES if re.search(r"^ +3  ", gpushare(name, "--help").stdout, re.MULTILINE)]
+    assert named == [name for name in COMMANDS if re.search(r"^ +3  ", gpushare(name, "--help").stdout, re.MULTILINE)]
 
 
 def test_without_arguments_the_help_is_printed() -> None:
     done = gpushare()
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(name in done.stdout for name in NAMES)
+    assert all(name in done.stdout for name in COMMANDS)
 
 
 def test_the_version_is_one_line() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare import pipeline
-from gpushare.cli import progress
+from gpushare.cli import streams
 from gpushare.cli.commands import commands
 from tests.compiler.report.test_terminal import Stream
 from tests.support.waiting import wait_for
@@ -18,7 +18,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> io
     """What stderr will have been sent. Called in the test itself: pytest replaces stderr after the fixtures."""
     stream = Stream(terminal=terminal)
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "SECONDS", 0.01)
+    monkeypatch.setattr(streams, "PROGRESS_SECONDS", 0.01)
     assert isinstance(stream.buffer, io.BytesIO)
     return stream.buffer
 
@@ -41,7 +41,7 @@ def test_progress_is_cleared_after_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     shown = on_terminal(monkeypatch)
 
     def fail() -> None:
-        with progress.Progress("counting"):
+        with streams.Progress("counting"):
             wait_for(lambda: b"counting, " in shown.getvalue())
             raise RuntimeError
 
@@ -52,6 +52,6 @@ def test_progress_is_cleared_after_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_progress_is_not_written_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_terminal(monkeypatch, terminal=False)
-    with progress.Progress("counting") as nothing:
+    with streams.Progress("counting") as nothing:
         assert nothing is None
     assert not shown.getvalue()

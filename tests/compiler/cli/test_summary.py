@@ -7,7 +7,7 @@ import pytest
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.writer import ChangeKind, FileChange
-from gpushare.cli import summary
+from gpushare.cli import compile as compile_command
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.reading import source
 
@@ -26,7 +26,7 @@ def after(platform: str = READY, *, label: str = "example.org/pool", more: str =
     assert compilation.plan is not None, compilation.findings
     read = LoadedIntent(previous_lock=lock.EMPTY, text=source.read(data, "intent.yaml"), compilation=compilation)
     changes = [FileChange(path=artifact.path, kind=ChangeKind.MISSING) for artifact in compilation.artifacts]
-    return summary.written(read, changes, Path("bundle")).splitlines()[1:]
+    return compile_command.written(read, changes, Path("bundle")).splitlines()[1:]
 
 
 HELM = [

@@ -2,20 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gpushare.bundle import lock, reader
+from gpushare.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.catalog.upstream import OCI
-from gpushare.cli import options, streams
-from gpushare.cli.exits import ExitCode
-from gpushare.mirror import copy_formats
+from gpushare.cli import inputs, options, report, streams
+from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.core import emit
+from gpushare.mirror import copies, copy_formats
+from gpushare.mirror.copies import ChartCopy, Copy, Omission
+from gpushare.reading import source
+from gpushare.render import images
+from gpushare.render.images import ChartSource, Pulled
+from gpushare_node.contract.struct import Struct, replace
 
-if TYPE_CHECKING:
-    from gpushare.mirror.copies import ChartCopy, Copy, Omission
+_NEEDED = ("images.txt", "chart/values.yaml")
+_UNKNOWN = ": gpushare knows only the tags of "
 
 
-@click.command(cls=options.Command, short_help="List the images to mirror, or those missing from a registry.")
+@click.command(cls=options.Command)
 @click.argument("intent", type=options.INTENT, metavar="INTENT|BUNDLE")
 @options.overlays()
 @click.option("--to", metavar="REGISTRY", help="Copy to this registry, such as reg.example.org/mirror.")
@@ -81,9 +89,6 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       2  INTENT could not be read, or the registry did not answer
       3  --verify: images are missing
     """
-    from gpushare.cli import image_input  # noqa: PLC0415 - `--help` does not need it
-    from gpushare.mirror import copies  # noqa: PLC0415 - as above
-
     for wrong in _wrong_words(to, charts_to, image_from, {"--os": systems, "--kernel": kernels}):
         raise click.UsageError(wrong)
     if verify and style in copy_formats.SCRIPTS:
@@ -93,7 +98,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     is_bundle = intent not in ("", "-") and Path(intent).is_dir()
     if is_bundle and overlays:
         raise click.UsageError("--overlay: a bundle is compiled already; name its intent")
-    images = image_input.of_bundle(Path(intent)) if is_bundle else image_input.of_intent(intent, overlays, strict=strict)
+    images = _of_bundle(Path(intent)) if is_bundle else _of_intent(intent, overlays, strict=strict)
     listed, lacking = copies.copies(images.pulled, to, systems, kernels, image_from)
     targets = [one.target for one in listed]
     # A registry is asked for a target, whatever its source.
@@ -125,8 +130,6 @@ def _wrong_words(
     to: str | None, charts_to: str | None, image_from: str | None, suffixes: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
     """Yield what is wrong with the words that become parts of references, and of commands."""
-    from gpushare.mirror import copies  # noqa: PLC0415 - `--help` does not need it
-
     if to is not None and not copies.is_registry(to):
         yield f"--to: {to!r} is not a registry; write it like reg.example.org/mirror, without https://"
     if charts_to is not None and not (charts_to.startswith(OCI) and copies.is_registry(charts_to.removeprefix(OCI))):
@@ -141,10 +144,8 @@ def _wrong_words(
 
 
 def _say_json(
-    listed: "tuple[Copy, ...]", charts: "list[ChartCopy]", missing: tuple[str, ...] | None, omissions: "list[Omission]"
+    listed: tuple[Copy, ...], charts: list[ChartCopy], missing: tuple[str, ...] | None, omissions: list[Omission]
 ) -> None:
-    from gpushare.core import emit  # noqa: PLC0415 - only for programs
-
     streams.product(
         emit.json_text(
             {
@@ -164,11 +165,100 @@ def _say_json(
     )
 
 
-def _chart(chart: "ChartCopy", missing: tuple[str, ...] | None) -> dict[str, Any]:
+def _chart(chart: ChartCopy, missing: tuple[str, ...] | None) -> dict[str, Any]:
     found = {"name": chart.name, "version": chart.version, "source": chart.source, "target": chart.target}
     return found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}
 
 
-def _warn(omissions: "list[Omission]") -> None:
+def _warn(omissions: list[Omission]) -> None:
     for one in omissions:
         streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
+
+
+class Images(Struct):
+    """The images of one intent or bundle, and its upstream charts. `omissions`: what of the images and charts is not known."""
+
+    pulled: tuple[Pulled, ...]
+    charts: tuple[ChartSource, ...] = ()
+    omissions: tuple[Omission, ...] = ()
+
+
+def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images:
+    """Return the images of an intent. Raises FindingsError for one with errors."""
+    read = inputs.valid(intent, overlays, strict=strict)
+    return _of_files({artifact.path: artifact.text for artifact in read.artifacts}, intent)
+
+
+def _of_bundle(directory: Path) -> Images:
+    """Return the images of a bundle. Raises CouldNotRunError for a folder that is none."""
+    files = inputs.read_files(directory, (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml", lock.FILE))
+    if not set(_NEEDED) <= files.keys():
+        raise CouldNotRunError(f"{directory} is not a bundle", "name an intent file or what `gpushare compile` wrote")
+    wrong = dict(reader.findings(files, str(directory)))
+    if wrong:
+        texts = {finding.file: text for finding, text in wrong.items()}
+        report.report(list(wrong), texts, report.chosen(None), as_product=False)
+        raise CouldNotRunError(f"{directory} cannot be read", "compile the bundle again")
+    return _of_files({path: data.decode() for path, data in files.items()}, str(directory))
+
+
+def _of_files(texts: Mapping[str, str], name: str) -> Images:
+    """Return the images that the values of a bundle's charts name. The version of NVIDIA's chart is in images.txt."""
+    values = _values(texts, "chart/values.yaml", name)
+    image = values.get("image")
+    texts_of_image = ("registry", "repository", "tag", "digest")
+    if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
+        raise _edited("chart/values.yaml", name)
+    listed = texts["images.txt"]
+    fixed = _of_amd(listed)
+    pulled = (*images.own(values), *fixed.pulled)
+    if of_dra := images.dra_of(listed):
+        chart_of_dra, image_of_dra = of_dra
+        pulled += (image_of_dra,)
+        fixed = replace(fixed, charts=(chart_of_dra, *fixed.charts))
+    stack = next((stack for stack in ("gpu-operator", "device-plugin") if f"{stack}/values.yaml" in texts), None)
+    if stack is None:
+        return replace(fixed, pulled=pulled)
+    chart = images.chart_of(listed, stack)
+    omissions = (*fixed.omissions, *(() if chart else (_without_chart(stack, name),)))
+    found = Images(pulled=pulled, charts=(*([chart] if chart else []), *fixed.charts), omissions=omissions)
+    unknown = next((line for line in listed.splitlines() if _UNKNOWN in line), "")
+    if unknown:
+        return replace(found, omissions=(*omissions, _without_tags(unknown)))
+    upstream_values = _values(texts, f"{stack}/values.yaml", name)
+    of_chart = images.of_chart(stack, upstream_values, values["image"].get("registry") or None)
+    return replace(found, pulled=(*pulled, *of_chart))
+
+
+def _of_amd(listed: str) -> Images:
+    """Return what the text of images.txt says of AMD's chart."""
+    chart = images.amd_chart_of(listed)
+    if chart is None:
+        return Images(pulled=())
+    lists = next((line for line in listed.splitlines() if line.startswith(OF_SUBCHARTS)), "")
+    text = f"gpushare does not know the images of the subcharts of {chart.name}"
+    hint = f"list them with `{lists.partition(': ')[2]}`"
+    lacking = (Omission(text=text, message=f"the list is incomplete: {text}", hint=hint),) if lists else ()
+    return Images(pulled=images.of_amd(listed), charts=(chart,), omissions=lacking)
+
+
+def _without_chart(stack: str, name: str) -> Omission:
+    text = f"images.txt of {name} has no line `# The chart:`, so the version of the chart {stack} is unknown"
+    return Omission(text=text, message=f"the list is incomplete: {text}", hint="compile the bundle again")
+
+
+def _without_tags(line: str) -> Omission:
+    text = line.removeprefix("# ").partition(". ")[0]
+    hint = "images.txt of the bundle says how to list the others"
+    return Omission(text=text, message=f"the list is incomplete: {text}", hint=hint)
+
+
+def _values(texts: Mapping[str, str], path: str, name: str) -> dict[str, Any]:
+    data = source.read(texts[path].encode(), path, own=True).data
+    if not isinstance(data, dict):
+        raise _edited(path, name)
+    return data
+
+
+def _edited(path: str, name: str) -> CouldNotRunError:
+    return CouldNotRunError(f"{path} of {name} is not what `gpushare compile` writes", "compile the bundle again")

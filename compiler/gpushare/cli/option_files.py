@@ -1,6 +1,7 @@
-"""Prices of GPU-hours that a command uses: those of `--prices FILE`, else those of the intent."""
+"""Files that options of several commands name: prices of GPU-hours, and a workload."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gpushare.catalog import card_search
 from gpushare.catalog.cards import Catalog
@@ -11,18 +12,24 @@ from gpushare.core.prices import Price
 from gpushare.core.printable import visible
 from gpushare.core.wording import shorten
 from gpushare.reading import source
-from gpushare.resolved.plan import Plan
+
+if TYPE_CHECKING:
+    from gpushare.resolved.plan import Plan
+    from gpushare.workload.requests import Workload
 
 
-def of_pools(plan: Plan, file: str | None) -> Mapping[str, Price]:
-    """Return the price of each pool that has one, the pool's own before its card's. Raises CouldNotRunError."""
+def prices_of_pools(plan: "Plan", file: str | None) -> Mapping[str, Price]:
+    """Return the price of each pool that has one, of the file or else of the intent; the pool's own before its card's.
+
+    Raises CouldNotRunError.
+    """
     cards = {pool.name: pool.card for pool in plan.every_pool}
     own = {card.id: card for card in cards.values()}
-    known = plan.intent.prices if file is None else read(file, cards, Catalog(own=own))
+    known = plan.intent.prices if file is None else read_prices(file, cards, Catalog(own=own))
     return prices.of_pools(known, {pool: card.id for pool, card in cards.items()})
 
 
-def read(file: str, pools: Iterable[str], catalog: Catalog) -> Mapping[str, Price]:
+def read_prices(file: str, pools: Iterable[str], catalog: Catalog) -> Mapping[str, Price]:
     """Return the prices of a file, by pool or card as it has them. Raises CouldNotRunError, also for an unknown name."""
     found = source.read(*streams.read(file, source.MAX_BYTES, prices.FORM))
     shown = visible(file)
@@ -46,3 +53,12 @@ def _price(file: str, name: str, value: object, pools: Sequence[str], catalog: C
         shown = "no price" if value is None else f"the price {shorten(str(value))!r}"
         raise CouldNotRunError(f"{file}: {name} has {shown}", prices.FORM)
     return price
+
+
+def read_workload(name: str) -> "Workload":
+    """Return the workload of a file, or of stdin if the name is `-`. Raises HintedError."""
+    from gpushare.workload import loading  # noqa: PLC0415 - 16 modules, and most commands with prices have no workload
+
+    data, file = streams.read(name, loading.MAX_BYTES, loading.FORMS)
+    with streams.Progress(f"reading {visible(file)}"):
+        return loading.load(data, file)

@@ -3,8 +3,7 @@
 A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from gpushare.compare.snapshots import Device as PlannedDevice
 from gpushare.compare.snapshots import PoolSide
@@ -16,7 +15,8 @@ from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.nodes.own_labels import POOL_LABEL
-from gpushare.reading import source
+from gpushare_node.contract import policy
+from gpushare_node.contract.policy import DesiredGpu, Policy, PolicyError, Share
 from gpushare_node.contract.struct import NOTHING, Struct
 
 
@@ -101,97 +101,79 @@ def policy_text(snapshot: Snapshot, pool: str, digest: str) -> str | None:
 
 def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
     text = policy_text(snapshot, daemonset.pool, daemonset.policy)
-    document = source.read(text.encode(errors="replace"), "policy.yaml", own=True).data if text else None
-    spec = document.get("spec") if isinstance(document, dict) else None
     try:
-        return _read(daemonset, spec) if isinstance(spec, dict) else LivePool(name=daemonset.pool, daemonset=daemonset)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        return LivePool(name=daemonset.pool, daemonset=daemonset) if text is None else _of(daemonset, policy.read(text))
+    except (PolicyError, KeyError):
         return LivePool(name=daemonset.pool, daemonset=daemonset)
 
 
-def _read(daemonset: DaemonSet, spec: Mapping[str, Any]) -> LivePool:
-    shares = {share["profile"]: (clean(share["resource"]), int(share["replicas"])) for share in spec["shares"]}
-    rollout, is_dra = spec["rollout"], spec.get("backend") == Backend.DRA
-    counts = {clean(name): int(number) for name, number in spec["resources"].items()}
-    divided = dict(shares.values())
-    resources = {name: number * divided[name] for name, number in counts.items()} if is_dra else counts
-    side = PoolSide(
-        card=clean(spec["card"]["id"]),
-        mode=clean(spec["mode"]),
-        profile=clean(spec["profile"] or ""),
-        priority=0,
-        count=None,
-        names=frozenset(),
-        selector="",
-        labels=NOTHING,
-        gpus=_gpus(spec, shares),
-        resources=resources,
-        policy=None,
-    )
-    sizes = {share["profile"]: (_size(share.get("memoryMiB")), _size(share.get("capMiB"))) for share in spec["shares"]}
-    is_on_demand = is_dra and bool(spec["dra"].get("onDemand"))
-    devices = ((memory, one.replicas, cap) for gpu in side.gpus for one in gpu for memory, cap in (sizes[one.profile],))
+def _of(daemonset: DaemonSet, wanted: Policy) -> LivePool:
+    """Return the pool of a policy. A KeyError if devices of a GPU have no share."""
+    shares = {share.profile: share for share in wanted.shares}
+    counts = {clean(name): number for name, number in wanted.resources}
+    divided = {clean(share.resource): share.replicas for share in wanted.shares}
+    gpus = [[(shares[profile], start) for profile, start in _placed(gpu, shares)] for gpu in wanted.gpus]
+    sizes = [(share.memory_mib, share.replicas, share.cap_mib) for gpu in gpus for share, _ in gpu]
     return LivePool(
         name=daemonset.pool,
         daemonset=daemonset,
-        side=side,
-        caps=_caps(spec),
-        gpus_per_node=int(spec["gpusPerNode"]),
-        memory=memory_totals.of_node(
-            _size(spec["card"].get("memoryMiB")), int(spec["gpusPerNode"]), [(None, 1, None)] if is_on_demand else devices
+        side=PoolSide(
+            card=clean(wanted.card.id),
+            mode=wanted.mode.value,
+            profile=wanted.profile,
+            priority=0,
+            count=None,
+            names=frozenset(),
+            selector="",
+            labels=NOTHING,
+            gpus=tuple(tuple(_device(share, start) for share, start in gpu) for gpu in gpus),
+            resources={name: number * divided[name] for name, number in counts.items()} if wanted.dra else counts,
+            policy=None,
         ),
-        max_unavailable=clean(str(rollout["maxUnavailable"])),
-        on_busy=clean(rollout["onBusy"]),
-        backend=(Backend.DRA if is_dra else Backend.DEVICE_PLUGIN).value,
-        classes=dict(_classes(spec)) if is_dra else NOTHING,
-        division=clean(spec["dra"]["shares"] or "") if is_dra else "",
-        is_on_demand=is_on_demand,
-        namespaces=tuple(clean(name) for name in spec["namespaces"]),
+        caps=_caps(wanted),
+        gpus_per_node=len(gpus),
+        memory=memory_totals.of_node(wanted.card.memory_mib, len(gpus), [(None, 1, None)] if wanted.is_on_demand else sizes),
+        max_unavailable=str(wanted.rollout.max_unavailable),
+        on_busy=wanted.rollout.on_busy.value,
+        backend=wanted.backend.value,
+        classes=dict(_classes(wanted)) if wanted.dra else NOTHING,
+        division=wanted.dra.shares.value if wanted.dra and wanted.dra.shares else "",
+        is_on_demand=wanted.is_on_demand,
+        namespaces=wanted.namespaces,
     )
 
 
-def _classes(spec: Mapping[str, Any]) -> Iterator[tuple[str, ClassPlan]]:
-    for share in spec["shares"]:
+def _placed(gpu: DesiredGpu, shares: Container[str | None]) -> Iterable[tuple[str | None, int]]:
+    """Return profile and start of each device of a GPU; none if they are made on demand."""
+    if gpu.instances or gpu.on_demand:
+        return [(one.profile, one.start) for one in gpu.instances]
+    if gpu.partition and gpu.partition.name in shares:
+        return [(gpu.partition.name, start) for start in range(gpu.partition.devices)]
+    return [(None, 0)]
+
+
+def _device(share: Share, start: int) -> PlannedDevice:
+    profile = None if share.profile is None else clean(share.profile)
+    return PlannedDevice(resource=clean(share.resource), profile=profile, start=start, replicas=share.replicas)
+
+
+def _classes(wanted: Policy) -> Iterator[tuple[str, ClassPlan]]:
+    devices = dict(wanted.resources)
+    for share in wanted.shares:
         yield (
-            clean(share["resource"]),
+            share.resource,
             ClassPlan(
-                profile=share["profile"] and clean(share["profile"]),
-                devices=int(spec["resources"].get(share["resource"], 0)),
-                replicas=max(1, int(share["replicas"])),
-                memory_mib=_size(share["memoryMiB"]),
+                profile=share.profile and clean(share.profile),
+                devices=devices.get(share.resource, 0),
+                replicas=share.replicas,
+                memory_mib=share.memory_mib,
             ),
         )
 
 
-def _size(mib: object) -> int | None:
-    return mib if isinstance(mib, int) else None
-
-
-def _caps(spec: Mapping[str, Any]) -> Mapping[str, int | None]:
+def _caps(wanted: Policy) -> Mapping[str, int | None]:
     caps: dict[str, int | None] = {}
-    for share in spec["shares"]:
-        resource, cap = clean(share["resource"]), share["capMiB"]
-        size = None if cap is None else int(cap)
-        caps[resource] = size if caps.get(resource, size) == size else None
+    for share in wanted.shares:
+        resource = clean(share.resource)
+        caps[resource] = share.cap_mib if caps.get(resource, share.cap_mib) == share.cap_mib else None
     return caps
-
-
-def _partition(mode: Mapping[str, Any] | None) -> str | None:
-    """Return the mode of AMD's partitions as policies and resources name it."""
-    return f"{clean(mode['compute'])}_{clean(mode['memory'])}".lower() if mode else None
-
-
-def _gpus(spec: Mapping[str, Any], shares: Mapping[str | None, tuple[str, int]]) -> tuple[tuple[PlannedDevice, ...], ...]:
-    gpus: dict[int, tuple[PlannedDevice, ...]] = {}
-    for group in spec["gpus"]:
-        placed: list[tuple[str | None, int]] = [(None, 0)]
-        if group["mig"] or (spec.get("dra") or {}).get("onDemand"):
-            placed = [(clean(one["profile"]), int(one["start"])) for one in group["instances"]]
-        elif (mode := _partition(group.get("partition"))) and mode in shares:
-            placed = [(mode, start) for start in range(int(group["partition"]["devices"]))]
-        devices = tuple(
-            PlannedDevice(resource=shares[profile][0], profile=profile, start=start, replicas=shares[profile][1])
-            for profile, start in placed
-        )
-        gpus |= dict.fromkeys(group["indexes"], devices)
-    return tuple(gpus[index] for index in sorted(gpus))

@@ -246,6 +246,11 @@ class DesiredPartition(Struct):
         """The modes as AMD writes them, `CPX/NPS4`."""
         return f"{self.compute}/{self.memory}"
 
+    @property
+    def name(self) -> str:
+        """The modes as resources and shares name them, `cpx_nps4`."""
+        return f"{self.compute}_{self.memory}".lower()
+
 
 class ModeSwitch(StrEnum):
     """Who switches MIG mode of a GPU whose instances the DRA driver makes on demand."""
@@ -374,7 +379,7 @@ class Policy(Struct):
 
     def share_of(self, partition: DesiredPartition) -> Share:
         """Return the share of a device of such a GPU: the resource may be named by the modes."""
-        suffix = f"/{partition.compute}_{partition.memory}".lower()
+        suffix = f"/{partition.name}"
         return next((share for share in self.shares if share.resource.endswith(suffix)), self.shares[0])
 
     def is_alike(self, other: "Policy") -> bool:

@@ -1,12 +1,12 @@
-"""The one thing that compiler and node runtime share: the form of a policy. The schema is the contract, both are held to it."""
+"""What compiler and node runtime share: the form of a policy. What the compiler writes, the node runtime reads, and no more."""
 
 import copy
+import itertools
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -17,14 +17,13 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.modes.mps import has_shares
 from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.reading import schema
 from gpushare.vendors.amd import MANAGER_MODES
 from gpushare_node.contract import policy
+from gpushare_node.contract.strict_document import PolicyError, spelled
 from tests.support import scale
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-VALIDATOR = jsonschema.Draft7Validator(schema.load("node-policy.v1"))
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 OF_AMD = "{stack: amd-gpu-operator}"
@@ -101,15 +100,6 @@ def shipped() -> list[Path]:
     return sorted(EXAMPLES.glob("*/bundle/chart/files/policies/*.yaml"))
 
 
-def spec_is_consistent(document: Any) -> bool:
-    """What a schema cannot say: every GPU index once, and MIG on exactly where there are instances, if not on demand."""
-    spec = document["spec"]
-    listed = sorted(index for group in spec["gpus"] for index in group["indexes"])
-    is_on_demand = bool((spec.get("dra") or {}).get("onDemand"))
-    is_clear = is_on_demand or all(group["mig"] == bool(group["instances"]) for group in spec["gpus"])
-    return is_clear and listed == list(range(int(spec["gpusPerNode"])))
-
-
 def base() -> Any:
     """A small policy in which every field of the form occurs."""
     text = (EXAMPLES / "01-heterogeneous/bundle/chart/files/policies/training.yaml").read_text()
@@ -163,67 +153,110 @@ def inner(document: Any, path: tuple[Any, ...]) -> Any:
     return document
 
 
-def mutants(document: Any) -> Iterator[Any]:
-    """Every value replaced by every other, every field and item left out, every mapping and list with one too many."""
-    for path in places(document):
-        for value in VALUES:
-            changed = copy.deepcopy(document)
-            if path:
-                inner(changed, path[:-1])[path[-1]] = value
-            yield changed if path else value
-        if path:
-            changed = copy.deepcopy(document)
-            del inner(changed, path[:-1])[path[-1]]
-            yield changed
-        changed = copy.deepcopy(document)
-        match inner(changed, path):
-            case dict() as mapping:
-                mapping["extra"] = 1
-                yield changed
-            case list() as items if items:
-                items.append(copy.deepcopy(items[-1]))
-                yield changed
+NAMES = [value for value in VALUES if isinstance(value, str) and re.fullmatch("[0-9a-z]([-a-z0-9]*[a-z0-9])?", value)]
+TEXTS = [value for value in VALUES if value and isinstance(value, str)]
+COUNTS = [0, 1, 2, 15, 16, 17, 1025, 1.0, 604801]
+SIZES = COUNTS[1:]
+ZONES = [one for one in TEXTS if re.fullmatch("[-A-Za-z0-9/]{1,32}", one) and one not in ("nvidia.com/",)]
+
+ACCEPTED: dict[str, list[Any]] = {
+    "metadata.name": [name for name in NAMES if len(name) <= 48],
+    "metadata.cluster": [name for name in NAMES if len(name) <= 63],
+    "spec.card.id": TEXTS,
+    "spec.card.name": TEXTS,
+    "spec.card.pciDeviceIds": [[]],
+    "spec.card.pciDeviceIds[0]": ["0x20B010DE"],
+    "spec.card.memoryMiB": [None, *SIZES],
+    "spec.mode": ["mig", "mps"],
+    "spec.profile": ["mig-01234567"],
+    "spec.migConfig": [None, "", *(text for text in TEXTS if len(text) <= 63)],
+    "spec.gpus[0].indexes[0]": [0],
+    "spec.gpus[0].mig": [True],
+    "spec.gpus[0].instances[0].profile": TEXTS,
+    "spec.gpus[0].instances[0].profileId": [None, *COUNTS],
+    "spec.gpus[0].instances[0].start": COUNTS,
+    "spec.gpus[0].instances[0].size": SIZES,
+    "spec.gpus[1].indexes[0]": [1, 1.0],
+    "spec.gpus[1].indexes[1]": [2],
+    "spec.gpus[1].mig": [False],
+    "spec.gpus[1].instances": [[]],
+    "spec.gpus[1].partition": [None],
+    "spec.gpus[1].partition.devices": [1, 2, 1.0],
+    "spec.gpus[1].partition.memoryMiB": [None, *SIZES],
+    "spec.resources": [{"x": 1}, {"gpushare-x": 1}],
+    "spec.resources['nvidia.com/mig-1g.5gb']": SIZES,
+    "spec.shares[0].resource": ["nvidia.com/"],
+    "spec.shares[0].profile": [None, "", *TEXTS],
+    "spec.shares[0].replicas": [1, 2, 15, 16, 17, 1.0],
+    "spec.shares[0].memoryMiB": [None, *SIZES],
+    "spec.shares[0].capMiB": [None, *SIZES],
+    "spec.shares[0].toleranceMiB": COUNTS,
+    "spec.enforcement.action": ["kill"],
+    "spec.enforcement.graceSeconds": COUNTS,
+    "spec.enforcement.mechanism": ["mps", "auto"],
+    "spec.enforcement.noticeSeconds": [None, *COUNTS],
+    "spec.rollout.maxUnavailable": [*SIZES, "10%"],
+    "spec.rollout.drainTimeoutSeconds": COUNTS,
+    "spec.rollout.paused": [None, True, False],
+    "spec.rollout.windows": [None, []],
+    "spec.rollout.windows[0].days[0]": ["Sun"],
+    "spec.rollout.windows[0].start": ["23:59"],
+    "spec.rollout.windows[0].durationSeconds": [size for size in SIZES if size <= 604800],
+    "spec.rollout.windows[0].timezone": ZONES,
+    "spec.namespaces": [[], ["x"]],
+    "spec.namespaces[0]": [name for name in NAMES if len(name) <= 63],
+    "spec.repartitioningTaint": [None],
+    "spec.backend": [None],
+    "spec.vendor": [None],
+    "spec.managerConfig": [None],
+}
+"""Which of VALUES each place of `base` may have; none where a place is not listed. All items of a list are as the first."""
+OF_DRA: dict[str, list[Any]] = {
+    "spec.profile": [None, "mig-01234567"],
+    "spec.resources": [{"gpushare-x": 1}],
+    "spec.resources['gpushare-training-1g-10gb']": SIZES,
+    "spec.shares[0].resource": ["gpushare-x"],
+    "spec.backend": ["dra"],
+    "spec.dra": [{"driver": "gpu.nvidia.com", "shares": None, "onDemand": False}],
+    "spec.dra.driver": [name for name in NAMES if len(name) <= 63],
+    "spec.dra.shares": [None],
+    "spec.dra.onDemand": [False],
+}
+ON_DEMAND: dict[str, list[Any]] = {
+    "spec.gpus[0].mig": [True, False],
+    "spec.gpus[1].mig": [True, False],
+    "spec.gpus[0].instances": [[]],
+    "spec.dra": [{"driver": "gpu.nvidia.com", "shares": None, "onDemand": True}],
+    "spec.dra.onDemand": [True],
+}
+MAY_LACK = re.compile(
+    r"spec\.(gpus\[1]\.partition|enforcement\.noticeSeconds|rollout\.(paused|windows)|repartitioningTaint|vendor|managerConfig"
+    r"|card\.pciDeviceIds\[.]|gpus\[.]\.instances\[.]|rollout\.windows\[0](\.days\[.])?|namespaces\[0]|backend)"
+)
+"""What may be left out; the back end only where it is the device plugin."""
+CROSSED = (("spec", "gpus"), ("spec", "gpusPerNode"), ("spec", "backend"), ("spec", "dra"), ("spec", "vendor"))
+"""What is compared with other fields: the refusal may lie at the other one."""
 
 
-def spelled(path: Any) -> str:
-    """A path of jsonschema as the runtime spells it."""
-    plain = re.compile(r"[A-Za-z_]\w*")
-    steps = ["." + step if isinstance(step, str) and plain.fullmatch(step) else f"[{step!r}]" for step in path]
-    return "".join(steps).removeprefix(".")
+def assert_refused(document: Any, path: tuple[Any, ...]) -> None:
+    """It must be refused where it was changed, below that, or where two fields contradict each other."""
+    with pytest.raises(PolicyError) as raised:
+        policy.of_document(document)
+    assert raised.value.steps[: len(path)] == path or path[:2] in CROSSED, (raised.value, path)
 
 
-def assert_same_verdict(document: Any) -> bool:
-    """Whether the policy is accepted, which must be what the schema says; a refusal must lie where the schema's does.
-
-    What only has more fields than the schema is a later release's: it is accepted, and the fields are named.
-    """
-    text = yaml.dump(document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
-    errors = list(VALIDATOR.iter_errors(yaml.load(text, LOADER)))
-    added = [one for one in errors if one.validator == "additionalProperties" and one.validator_value is False]
-    errors = [one for one in errors if one not in added]
-    if not errors and spec_is_consistent(document):
-        read = policy.read(text)
-        assert bool(read.ignored) == bool(added)
-        assert policy.read(emit.yaml_text(policy.document(read))) == read
-        return not added
-    with pytest.raises(policy.PolicyError) as raised:
-        policy.read(text)
-    path = raised.value.path.removeprefix(".")
-    assert not errors or any(path.startswith(spelled(one.absolute_path)) for one in errors), (raised.value, errors)
-    return False
-
-
-@pytest.fixture(autouse=True)
-def fast_yaml(monkeypatch) -> None:
-    """libyaml reads the same values many times as fast; tests/node/core/test_policy.py has `yaml.safe_load` itself."""
-    monkeypatch.setattr(yaml, "safe_load", lambda text: yaml.load(text, LOADER))
+def assert_accepted(document: Any) -> None:
+    """It must be read as it is written again."""
+    found = policy.of_document(document)
+    assert policy.read(emit.yaml_text(policy.document(found))) == found
 
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parts[-6]}-{path.stem}")
 def test_every_policy_of_every_example_is_accepted_and_written_the_same(path: Path) -> None:
     text = path.read_text()
-    assert assert_same_verdict(yaml.load(text, LOADER))
-    assert text.endswith(emit.yaml_text(policy.document(policy.read(text))))
+    found = policy.read(text)
+    assert emit.yaml_text(policy.document(found)) == text
+    assert found.ignored == ()
 
 
 def test_there_are_examples_of_every_mode() -> None:
@@ -270,12 +303,60 @@ def test_every_policy_of_a_matrix_of_intents_is_accepted(platform: str) -> None:
     policies = [artifact for artifact in compilation.artifacts if "/files/policies/" in artifact.path]
     assert len(policies) == len(pools) > (200 if "nvidia" in vendors else 35)
     for artifact in policies:
-        assert assert_same_verdict(yaml.load(artifact.text, LOADER)), artifact.path
+        found = policy.read(artifact.text)
+        assert emit.yaml_text(policy.document(found)) == artifact.text, artifact.path
 
 
-@pytest.mark.parametrize("form", [base, by_dra, on_demand])
-def test_runtime_and_schema_agree_on_mutated_policies(form: Callable[[], Any]) -> None:
-    verdicts = [assert_same_verdict(mutant) for mutant in list(mutants(form()))[:: 3 if scale.is_long else 21]]
-    assert assert_same_verdict(form())
-    assert verdicts.count(True) > (50 if scale.is_long else 5)
-    assert verdicts.count(False) > (500 if scale.is_long else 60)
+FORMS = pytest.mark.parametrize(
+    ("form", "accepted"),
+    [(base, ACCEPTED), (by_dra, ACCEPTED | OF_DRA), (on_demand, ACCEPTED | OF_DRA | ON_DEMAND)],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+
+
+@FORMS
+def test_each_place_has_the_values_that_it_may_have(form: Callable[[], Any], accepted: Mapping[str, list[Any]]) -> None:
+    step = 1 if scale.is_long else 7
+    for path, value in list(itertools.product(places(form()), VALUES))[::step]:
+        changed = copy.deepcopy(form())
+        if path:
+            inner(changed, path[:-1])[path[-1]] = value
+        changed = changed if path else value
+        name = spelled(path)
+        wanted = accepted.get(name, accepted.get(re.sub(r"(instances|days|pciDeviceIds)\[1]", r"\1[0]", name), []))
+        if repr(value) in map(repr, wanted):
+            assert_accepted(changed)
+        else:
+            assert_refused(changed, path)
+
+
+@FORMS
+def test_a_field_may_be_missing_only_where_it_is_optional(form: Callable[[], Any], accepted: Mapping[str, list[Any]]) -> None:
+    document = form()
+    assert_accepted(document)
+    for path in list(places(document))[1:]:
+        changed = copy.deepcopy(document)
+        del inner(changed, path[:-1])[path[-1]]
+        name = spelled(path)
+        if MAY_LACK.fullmatch(name) and (name != "spec.backend" or "dra" not in document["spec"]):
+            assert_accepted(changed)
+        else:
+            assert_refused(changed, path[:-1] if name.endswith("]") else path)
+
+
+@FORMS
+def test_more_than_a_policy_has_is_refused_or_named(form: Callable[[], Any], accepted: Mapping[str, list[Any]]) -> None:
+    document = form()
+    for path in places(document):
+        changed = copy.deepcopy(document)
+        match inner(changed, path):
+            case dict() as mapping if path != ("spec", "resources"):
+                mapping["extra"] = 1
+                assert_refused(changed, (*path, "extra"))
+                assert policy.read(yaml.safe_dump(changed)).ignored == (spelled((*path, "extra")),)
+            case list() as items if items:
+                items.append(copy.deepcopy(items[-1]))
+                if path[-1] in ("gpus", "indexes"):
+                    assert_refused(changed, path)
+                else:
+                    assert_accepted(changed)

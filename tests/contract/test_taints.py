@@ -1,10 +1,9 @@
-"""The keys of our taints are the same in the compiler, the node runtime, the policy's schema and the chart."""
+"""The keys of our taints are the same in the compiler, the node runtime and the chart."""
 
 import yaml
 
 from gpushare.intent.types import Autoscaler
 from gpushare.nodes import taints
-from gpushare.reading import schema
 from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, REPARTITIONING_TAINTS
 from tests.support.paths import ROOT
@@ -18,11 +17,6 @@ def test_the_node_runtime_knows_the_keys_of_every_pool() -> None:
     assert [pair.repartitioning for pair in PAIRS] == list(REPARTITIONING_TAINTS)
     assert set(taints.OUR_TAINTS) == {*NOT_READY_TAINTS, *REPARTITIONING_TAINTS}
     assert all(taints.of(one) in PAIRS for one in Autoscaler)
-
-
-def test_a_policy_may_name_the_keys_that_the_node_runtime_adds() -> None:
-    field = schema.load("node-policy.v1")["properties"]["spec"]["properties"]["repartitioningTaint"]
-    assert field["enum"] == [*REPARTITIONING_TAINTS, None]
 
 
 def test_admission_policy_lets_the_runtime_write_only_these_taints() -> None:

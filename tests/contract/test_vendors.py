@@ -181,8 +181,7 @@ def test_a_schema_with_one_vendors_resources_accepts_every_vendors(path: Path) -
 
 
 def test_a_policy_has_a_word_for_every_vendor() -> None:
-    policy = json.loads((ROOT / "compiler/gpushare/schemas/node-policy.v1.json").read_text(encoding="utf-8"))
-    assert policy["properties"]["spec"]["properties"]["vendor"]["enum"] == [*VENDORS, None]
+    assert list(Vendor) == list(VENDORS)
 
 
 @pytest.mark.parametrize("word", VENDORS)

@@ -1,4 +1,4 @@
-"""Whether the files of a bundle on disk are what gpushare writes: each against its schema, with the position of what is not.
+"""Whether the files of a bundle on disk are what gpushare writes: each by its reader or its schema, with positions of faults.
 
 Everything that reads a bundle (`plan`, `images`, `drift`, `import`) asks here first, and may then rely on the schemas. A bundle
 that a compile has just made needs no check. Reads no files.
@@ -16,9 +16,13 @@ from gpushare.core.diagnostics import Finding
 from gpushare.intent.gitops import TOOLS
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
+from gpushare_node.contract import policy
+from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.contract.struct import replace
 
 POOLS = "nodes/pools.yaml"
+POLICY = "NodePolicy"
+"""In the place of a schema: the contract reads the document."""
 _CODE = "GS794"
 _AGAIN = "restore the file from version control, or compile the bundle again"
 _CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
@@ -94,10 +98,22 @@ def _finding(path: str, data: bytes, later: str) -> tuple[Finding, Source] | Non
 
 def violation(data: object, wanted: str | Mapping[str, Any]) -> Finding | None:
     """Return the first violation of a schema, with its path in the document. Also what no schema states of nodes/pools.yaml."""
+    if wanted == POLICY:
+        return _refusal(data)
     loaded = schema.load(wanted) if isinstance(wanted, str) else wanted
     if not schema.accepts(loaded, data):
         return schema.violations(data, loaded, ())[0]
     return next(_beyond_the_node(data), None) if wanted == "pools.v1" else None
+
+
+def _refusal(data: object) -> Finding | None:
+    """Return why a node runtime of this release would not read a policy as the compiler meant it."""
+    try:
+        policy.of_document(data)
+    except PolicyError as error:
+        path = tuple(step for step in error.steps if isinstance(step, str | int))
+        return Finding(code=_CODE, message=str(error), path=path)
+    return None
 
 
 def _beyond_the_node(document: Any) -> Iterator[Finding]:
@@ -156,7 +172,7 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
         case _:
             pass
     if path.startswith("chart/files/policies/"):
-        return "node-policy.v1"
+        return POLICY
     return _OBJECT if path.partition("/")[0] in TOOLS else _ANY
 
 

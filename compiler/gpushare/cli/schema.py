@@ -19,7 +19,7 @@ _PROFILE = r"^[1-9]g\.[0-9]{1,4}gb([+-][a-z]+(\.[a-z]+)*)?$"
 
 
 def names() -> tuple[str, ...]:
-    """Return the schemas' names without their version, such as `intent` and `node-policy`."""
+    """Return the schemas' names without their version, such as `intent` and `live-plan`."""
     return tuple(sorted(path.name.partition(".")[0] for path in resources.schema("intent.v1").parent.glob("*.v1.json")))
 
 
@@ -32,8 +32,8 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, workload, card, lock, pools, node-policy, tenancy, or one of
-    the machine-readable outputs findings, offer, cards, plan, size,
+    NAME is intent, workload, card, lock, pools, tenancy, or one of the
+    machine-readable outputs findings, offer, cards, plan, size,
     size-comparison, simulation, images, status, usage, advice, drift,
     live-plan, or fleet, fleet-result and fleet-plan of --fleet.
 

@@ -133,7 +133,7 @@ def _settings(one: Settings, draft: Draft) -> None:
 
 def _leave_out_broken(facts: Facts, notes: Notes) -> None:
     """Keep the documents that are as gpushare writes them, so that what follows relies on the schemas; report the others."""
-    for field, name in (("bundle", "pools.v1"), ("policies", "node-policy.v1"), ("bundle_charts", reader.chart_values())):
+    for field, name in (("bundle", "pools.v1"), ("policies", reader.POLICY), ("bundle_charts", reader.chart_values())):
         kept = []
         for document in getattr(facts, field):
             wrong = reader.violation(document.fresh().whole, name)

@@ -501,8 +501,13 @@ def read(text: str) -> Policy:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - as safe as safe_load
     except _UNREADABLE as error:
         reason = _TOO_DEEP if _OWN_LIMIT in str(error) else " ".join(str(error).split())
-        raise PolicyError("", f"is not YAML: {reason}") from error
+        raise PolicyError((), f"is not YAML: {reason}") from error
     ignored: list[str] = []
+    return replace(of_document(document, ignored), ignored=tuple(ignored))
+
+
+def of_document(document: object, ignored: list[str] | None = None) -> Policy:
+    """Return the policy of a document, and add to `ignored` the paths of unknown fields; None: these are errors too."""
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "metadata", "spec")
     whole["apiVersion"].enum(_ApiVersion)
     whole["kind"].enum(_Kind)
@@ -532,7 +537,7 @@ def read(text: str) -> Policy:
     name = _CLASS if is_dra else re.escape(vendor.resources) + "(?s:.*)"
     dra = _dra(spec["dra"]) if is_dra else None
     is_on_demand = dra is not None and dra.on_demand
-    policy = Policy(
+    return Policy(
         pool=metadata["name"].text(_POOL),
         cluster=metadata["cluster"].text(_LABEL),
         card=_card(spec["card"]),
@@ -555,7 +560,6 @@ def read(text: str) -> Policy:
         manager_config=spec["managerConfig"].optional(lambda value: value.text(_MANAGER_CONFIG)),
         dra=dra,
     )
-    return replace(policy, ignored=tuple(ignored))
 
 
 def _optional_profile(value: Field) -> str:

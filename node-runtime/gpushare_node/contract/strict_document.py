@@ -18,13 +18,18 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_SHOWN = 60
 
 
-class PolicyError(ValueError):
-    """A document that is not valid. `path` leads to the value that is refused, `.` is the whole document."""
+Path = tuple[Any, ...]
+"""The keys and indexes that lead to a value from the whole document."""
 
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path or '.'}: {message}")
-        self.path = path or "."
+
+class PolicyError(ValueError):
+    """A document that is not valid. `steps` lead to the value that is refused, `path` is their text, `.` the whole document."""
+
+    def __init__(self, steps: Path, message: str) -> None:
+        self.steps = steps
+        self.path = spelled(steps)
         self.message = message
+        super().__init__(f"{self.path}: {message}")
 
 
 class Field(Struct):
@@ -34,7 +39,7 @@ class Field(Struct):
     """
 
     value: Any
-    path: str = ""
+    path: Path = ()
     ignored: list[str] | None = field(default=None, compare=False)
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, "Field"]:
@@ -45,12 +50,12 @@ class Field(Struct):
             if key in known:
                 continue
             if self.ignored is None:
-                raise PolicyError(self._below(key), f"is unknown; known fields are {', '.join(known)}")
-            self.ignored.append(self._below(key))
+                raise PolicyError((*self.path, key), f"is unknown; known fields are {', '.join(known)}")
+            self.ignored.append(spelled((*self.path, key)))
         for name in names:
             if name not in found:
-                raise PolicyError(self._below(name), "is missing")
-        return {name: self._child(found.get(name), self._below(name)) for name in known}
+                raise PolicyError((*self.path, name), "is missing")
+        return {name: self._child(found.get(name), name) for name in known}
 
     def entries(self, *, at_least: int = 0) -> tuple[tuple[str, "Field"], ...]:
         """Return the entries of a mapping with any text as keys, as pairs in the document's order."""
@@ -59,8 +64,8 @@ class Field(Struct):
             raise self.refusal(f"must have {at_least} or more entries")
         for key in found:
             if not isinstance(key, str):
-                raise PolicyError(self._below(key), "must have text for its key")
-        return tuple((key, self._child(value, self._below(key))) for key, value in found.items())
+                raise PolicyError((*self.path, key), "must have text for its key")
+        return tuple((key, self._child(value, key)) for key, value in found.items())
 
     def items(self, *, at_least: int = 0) -> tuple["Field", ...]:
         """Return the items of a list."""
@@ -68,7 +73,7 @@ class Field(Struct):
             raise self.refusal("must be a list")
         if len(self.value) < at_least:
             raise self.refusal(f"must have {at_least} or more items")
-        return tuple(self._child(item, f"{self.path}[{number}]") for number, item in enumerate(self.value))
+        return tuple(self._child(item, number) for number, item in enumerate(self.value))
 
     def text(self, pattern: str | None = None, *, at_least: int = 0, at_most: int | None = None) -> str:
         """Return text that the pattern, if any, matches as a whole; lengths are in characters."""
@@ -116,18 +121,20 @@ class Field(Struct):
         """Return the error that states what this value must be, and what it is."""
         return PolicyError(self.path, f"{message}, not {_shown(self.value)}")
 
-    def _child(self, value: object, path: str) -> "Field":
-        return Field(value=value, path=path, ignored=self.ignored)
+    def _child(self, value: object, step: object) -> "Field":
+        return Field(value=value, path=(*self.path, step), ignored=self.ignored)
 
     def _mapping(self) -> dict[Any, Any]:
         if not isinstance(self.value, dict):
             raise self.refusal("must be a mapping")
         return self.value
 
-    def _below(self, key: object) -> str:
-        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
-            return f"{self.path}.{key}" if self.path else key
-        return f"{self.path}[{_shown(key)}]"
+
+def spelled(steps: Path) -> str:
+    """Return a path as text, such as `spec.gpus[0].mig`; `.` for the whole document."""
+    plain = (isinstance(step, str) and _PLAIN_KEY.fullmatch(step) for step in steps)
+    texts = (f".{step}" if is_plain else f"[{_shown(step)}]" for step, is_plain in zip(steps, plain, strict=True))
+    return "".join(texts).removeprefix(".") or "."
 
 
 def _shown(value: object) -> str:

@@ -68,7 +68,7 @@ def read(text: str) -> Tenancy:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PolicyError("", f"is not JSON: {error}") from error
+        raise PolicyError((), f"is not JSON: {error}") from error
     ignored: list[str] = []
     whole = Field(value=document, ignored=ignored).fields("apiVersion", "kind", "spec")
     whole["apiVersion"].enum(_ApiVersion)

@@ -139,7 +139,6 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         "images",
         "intent",
         "lock",
-        "node-policy",
         "offer",
         "plan",
         "simulation",
@@ -306,9 +305,9 @@ def test_the_bash_script_completes_in_a_real_bash(tmp_path: Path) -> None:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gpushare "$@"\n')
     program.chmod(0o755)
     script = (
-        "source <(gpushare completion bash); COMP_WORDS=(gpushare schema no); COMP_CWORD=2; "
+        "source <(gpushare completion bash); COMP_WORDS=(gpushare schema fi); COMP_CWORD=2; "
         "_gpushare_completion gpushare; printf '%s\\n' \"${COMPREPLY[@]}\""
     )
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "node-policy\n"
+    assert done.stdout == "findings\n"

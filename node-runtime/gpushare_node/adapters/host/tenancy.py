@@ -71,7 +71,7 @@ class TenancyFile:
             content = file.read(_MAX_BYTES + 1)
         self._stamp = stamp
         if len(content) > _MAX_BYTES:
-            raise PolicyError("", f"is larger than {_MAX_BYTES >> 20} MiB, the limit of this file")
+            raise PolicyError((), f"is larger than {_MAX_BYTES >> 20} MiB, the limit of this file")
         found = read(content.decode("utf-8"))
         self._known = replace(found, platform_namespaces=found.platform_namespaces | self._own)
         self.problem, self._is_known = "", True

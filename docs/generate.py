@@ -1,4 +1,4 @@
-"""`make docs`: writes the generated pages, and the table of reasons."""
+"""`make docs`: writes the generated pages, the table of reasons, and the schemas of the commands' JSON documents."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.core.reasons import Reason
+from gpushare.report import status
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -118,6 +119,9 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
+DOCUMENTS = (status.DOCUMENT,)
+"""JSON documents of commands whose schema is written from their description."""
+
 PAGES = {
     "compiler/gpushare/core/reasons.json": reasons_table,  # The alerts read it.
     "docs/findings.md": findings_page,
@@ -126,6 +130,7 @@ PAGES = {
     "docs/metrics.md": metrics_page,
     "docs/alerts.md": alerts_page,
     "docs/commands.md": commands_page,
+    **{f"compiler/gpushare/schemas/{one.name}.v1.json": one.schema for one in DOCUMENTS},
 }
 
 

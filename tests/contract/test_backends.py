@@ -54,7 +54,7 @@ BY_NAME = {
         "rules.versions": "the release of NVIDIA's plugin",
         "sharing.claims": "claims",
         "simulation.supply": "who chooses the device of a share",
-        "report.status_columns": "nodes of the driver",
+        "report.status": "nodes of the driver",
     },
     NODE.name: {
         "adapters.kube.cluster": "the label of a node",

@@ -19,7 +19,7 @@ from gpushare.live.drift import Difference
 from gpushare.live.reader import Scope
 from gpushare.live.snapshot import Snapshot
 from gpushare.report import terminal
-from gpushare.report.status_document import unseen
+from gpushare.report.status import unseen
 from gpushare.report.terminal import BOLD, wrapped
 
 

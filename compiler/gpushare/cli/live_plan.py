@@ -14,7 +14,7 @@ from gpushare.live import disturbance
 from gpushare.live.disturbance import Disturbance, NodeChange
 from gpushare.live.reader import Scope
 from gpushare.report import terminal
-from gpushare.report.status_document import unseen
+from gpushare.report.status import unseen
 from gpushare.report.terminal import BOLD, Style, table, wrapped
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ import click
 from gpushare.cli import options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.core import emit
 from gpushare.core.errors import HintedError
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first
 from gpushare.live import status
 from gpushare.live.reader import Scope
 from gpushare.live.status import Status
-from gpushare.report import status_document, status_view, terminal
+from gpushare.report import status as report
 
 _WATCH_SECONDS = 5
 _CLEAR = "\x1b[H\x1b[2J"
@@ -93,17 +92,9 @@ def _seen(cluster: ClusterConnection, scope: Scope, name: str | None) -> Status:
 
 
 def _write(seen: Status, style: str, *, is_wide: bool, with_kills: bool) -> None:
-    if style == "json":
-        streams.product(emit.json_text(status_document.document(seen)))
-        return
-    if style == "html":
-        from gpushare.report import status_page  # noqa: PLC0415 - as above
-
-        streams.product(status_page.page(seen, streams.time_of_output(), with_kills=with_kills))
+    streams.report(report.report(seen, is_wide=is_wide, with_kills=with_kills), style)
+    if style != "json":
         warn_unread(seen.unseen)
-        return
-    streams.write(status_view.render(seen, terminal.detect_style(sys.stdout), is_wide=is_wide, with_kills=with_kills))
-    warn_unread(seen.unseen)
 
 
 def _look_again(cluster: ClusterConnection, scope: Scope, name: str | None, *, is_wide: bool, with_kills: bool) -> None:

@@ -11,11 +11,14 @@ import time
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from gpushare.cli.exits import BrokenOutputError, CouldNotRunError
+
+if TYPE_CHECKING:
+    from gpushare.report.model import Report
 
 STDIN = "<stdin>"
 PROGRESS_SECONDS = 1.0
@@ -112,6 +115,22 @@ def _is_longer_than_the_terminal(text: str) -> bool:
     if any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stdout)):
         return False
     return 0 < os.get_terminal_size(sys.stdout.fileno()).lines <= text.count("\n")
+
+
+def report(found: "Report", style: str) -> None:
+    """Write a command's report to stdout: as text for people, or as the product that `style` names."""
+    if style == "json":
+        from gpushare.core import emit  # noqa: PLC0415 - a call has one format
+
+        product(emit.json_text(found.document()))
+    elif style == "html":
+        from gpushare.report import html  # noqa: PLC0415 - as above
+
+        product(html.page(found, time_of_output()))
+    else:
+        from gpushare.report import terminal, text  # noqa: PLC0415 - as above
+
+        write(text.render(found, terminal.detect_style(sys.stdout)))
 
 
 def warn(text: str) -> None:

@@ -70,6 +70,11 @@ DARK = Shades(
 )
 
 
+def css_class(kind: str) -> str:
+    """Return the class of a kind on a page; a class does not begin with a digit."""
+    return f"g{kind[0]}" if kind[0].isdigit() else kind
+
+
 def kind(profile: str | None) -> str:
     """Return the kind of a profile: its compute slices, such as `2g`, the same on every card."""
     if profile is None:

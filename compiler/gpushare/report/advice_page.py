@@ -10,9 +10,9 @@ from gpushare.advice.history import History
 from gpushare.core.printable import visible
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_words, pluralize
-from gpushare.report import advice_words, curves, html_page
+from gpushare.report import advice_words, curves, html, pool_facts
 from gpushare.report.advice_words import estimated_size, size
-from gpushare.report.html_table import Table, table
+from gpushare.report.html_table import Grid, table
 from gpushare.report.usage_view import moment
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.struct import replace
@@ -38,7 +38,7 @@ def page(advice: Advice, history: History, plan: Plan, written: str, diff: str =
         "Containers": str(len(measured)),
         "Source": history.source,
     }
-    return html_page.render(
+    return html.render(
         "advice.html.j2",
         tables=[pool[part] for pool in pools for part in ("change", "distributions", "endings")],
         name=visible(plan.intent.name),
@@ -46,9 +46,9 @@ def page(advice: Advice, history: History, plan: Plan, written: str, diff: str =
         facts=[{"name": name, "value": visible(value)} for name, value in facts.items()],
         written=written,
         diff="\n".join(map(visible, diff.splitlines())),
-        legend=html_page.legend(pool["mode"] for pool in pools),
+        legend=pool_facts.legend(pool["mode"] for pool in pools),
         pools=pools,
-        unfolded=len(pools) <= html_page.MAX_UNFOLDED,
+        unfolded=len(pools) <= html.MAX_UNFOLDED,
         limits=[
             {"title": title, "lines": list(map(visible, lines))}
             for title, lines in (
@@ -70,7 +70,7 @@ def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, int
     name = visible(one.pool)
     return {
         "name": name,
-        "mode": html_page.mode(plan.mode.value, is_divided=any(device.replicas > 1 for device in plan.samples)),
+        "mode": pool_facts.mode(plan.mode.value, is_divided=any(device.replicas > 1 for device in plan.samples)),
         "card": visible(plan.card.name),
         "tag": "change" if one.change else "not advised" if one.refusal else "best as it is",
         "refusal": visible(one.refusal.value) if one.refusal else "",
@@ -83,7 +83,7 @@ def _pool(one: PoolAdvice, plan: PoolPlan, advice: Advice, history: History, int
     }
 
 
-def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Table:
+def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Grid:
     caps = join_words(map(size, _present_caps(plan))) if _present_caps(plan) else "none"
     shares = sum(resource.per_node for resource in plan.resources)
     rows = [
@@ -120,7 +120,7 @@ def _present_caps(plan: PoolPlan) -> list[int]:
     return sorted({device.cap_mib * MIB for device in plan.devices if device.cap_mib is not None})
 
 
-def _distributions(pool: str, found: Sequence[Distribution]) -> Table:
+def _distributions(pool: str, found: Sequence[Distribution]) -> Grid:
     return table(
         f"Use by namespace of {pool}",
         ("Namespace", "Containers", "Median", "p95", "p99", "Most", "At the cap"),
@@ -139,7 +139,7 @@ def _distributions(pool: str, found: Sequence[Distribution]) -> Table:
     )
 
 
-def _endings(one: PoolAdvice) -> Table:
+def _endings(one: PoolAdvice) -> Grid:
     found: Iterable[tuple[str, Ending]] = [
         *(("advised", ending) for ending in (one.change.back_test.endings if one.change else ())),
         *(("now", ending) for ending in (one.present.endings if one.present else ())),

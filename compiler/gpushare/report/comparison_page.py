@@ -10,10 +10,10 @@ from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
 from gpushare.report import comparison_words as words
-from gpushare.report import folding, html_page
+from gpushare.report import folding, html, pool_facts
 from gpushare.report.comparison_verdict import headline, verdict
-from gpushare.report.html_page import section
-from gpushare.report.html_table import Table, table
+from gpushare.report.html import section
+from gpushare.report.html_table import Grid, table
 from gpushare.report.plan_view import known, ranges
 from gpushare.resolved.plan import DevicePlan
 from gpushare_node.contract.struct import replace
@@ -38,23 +38,23 @@ def page(comparison: Comparison, sides: tuple[Document, Document], catalog: Cata
     }
     described = ((pool.name, *_described(pool, comparison, sides, catalog)) for pool in pools)
     nodes = {pool.name: _nodes(pool, sides) for pool in pools}
-    cards = [{**card, **html_page.heading(names, nodes)} for names, card in folding.alike(described)]
+    cards = [{**card, **pool_facts.heading(names, nodes)} for names, card in folding.alike(described)]
     tables = [one for one in _tables(comparison, [_cluster_memory(side, catalog) for side in sides]) if one.rows]
-    return html_page.render(
+    return html.render(
         "plan.html.j2",
         tables=tables,
         name=visible(str(sides[1].get("cluster", ""))),
         is_empty=comparison.is_empty,
         written=written,
         headline=headline(comparison),
-        legend=html_page.legend(mode for card in cards for mode in card["modes"]),
+        legend=pool_facts.legend(mode for card in cards for mode in card["modes"]),
         facts=[{"name": name, "value": value} for name, value in facts.items()],
         besides=list(map(visible, verdict(comparison))),
         order=list(words.format_order(comparison)),
         strategy=words.format_mig_strategy(comparison, _ARROW) if comparison.changes_mig_strategy else "",
         warning=words.OPERATOR_RESTART,
         pools=cards,
-        unfolded=len(cards) <= html_page.MAX_UNFOLDED,
+        unfolded=len(cards) <= html.MAX_UNFOLDED,
         shown=tables,
         lists=[one for one in _lists(comparison) if one["lines"]],
     )
@@ -63,7 +63,7 @@ def page(comparison: Comparison, sides: tuple[Document, Document], catalog: Cata
 def _nodes(pool: PoolChange, sides: tuple[Document, Document]) -> str:
     """Return which nodes the pool has, afterwards if it is still there."""
     selector = next(entry["selector"] for entry in reversed(_entries(pool, sides)) if entry)
-    return html_page.nodes_text(selector["matchLabels"], selector["matchExpressions"], selector["names"])
+    return pool_facts.nodes_text(selector["matchLabels"], selector["matchExpressions"], selector["names"])
 
 
 def _entries(pool: PoolChange, sides: tuple[Document, Document]) -> list[Document | None]:
@@ -85,11 +85,11 @@ def _cluster_memory(side: Document, catalog: Catalog) -> list[MemoryTotals]:
 
 def _memory_rows(before: Sequence[MemoryTotals], after: Sequence[MemoryTotals]) -> Iterable[tuple[str, str, str]]:
     """Yield the totals that change: name, before and after."""
-    sums = zip(html_page.memory_facts(before), html_page.memory_facts(after), strict=True)
+    sums = zip(pool_facts.memory_facts(before), pool_facts.memory_facts(after), strict=True)
     yield from ((old["name"], old["value"], new["value"]) for old, new in sums if old["value"] != new["value"])
 
 
-def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) -> Iterable[Table]:
+def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) -> Iterable[Grid]:
     moves = [words.format_move(one) for one in comparison.moves]
     yield table("Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"), moves, id="moves")
     capacity = list(words.format_capacity(comparison))
@@ -134,7 +134,7 @@ def _described(
 
 
 def _mode(entry: Document) -> Mapping[str, str]:
-    return html_page.mode(entry["mode"], is_divided=any(one["replicas"] > 1 for one in entry["devices"]))
+    return pool_facts.mode(entry["mode"], is_divided=any(one["replicas"] > 1 for one in entry["devices"]))
 
 
 def _maps(pool: PoolChange, sides: tuple[Document, Document], catalog: Catalog) -> Iterable[dict[str, Any]]:
@@ -166,7 +166,7 @@ def _side(
 ) -> dict[str, Any]:
     """Return one side of a GPU; without cells if this side has no such pool."""
     has_mig = any(device.profile for device in devices)
-    cells = html_page.cells(devices, geometry if has_mig else None, lambda one: marks.get((one.profile or "", one.start), ""))
+    cells = pool_facts.cells(devices, geometry if has_mig else None, lambda one: marks.get((one.profile or "", one.start), ""))
     return {"title": title, "cells": [{**cell, "lines": list(map(visible, cell["lines"]))} for cell in cells]}
 
 

@@ -11,9 +11,9 @@ from gpushare.core.prices import Price, amount
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, join_words, layout_text, pluralize
 from gpushare.render import readme
-from gpushare.report import folding, html_page, plan_view
+from gpushare.report import folding, html, plan_view, pool_facts
 from gpushare.report.card_view import left_over
-from gpushare.report.html_table import Table, table
+from gpushare.report.html_table import Grid, table
 from gpushare.resolved.costs import of_plan
 from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
 from gpushare_node.contract.struct import NOTHING
@@ -28,7 +28,7 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
     """Return the page. `findings` are the warnings of the intent, `written` is the time, `prices` are by pool."""
     described = ((pool.name, *_described(pool, plan, prices.get(pool.name))) for pool in plan.pools)
     nodes = {pool.name: _nodes(pool) for pool in plan.pools}
-    cards = [{**card, **html_page.heading(names, nodes)} for names, card in folding.alike(described)]
+    cards = [{**card, **pool_facts.heading(names, nodes)} for names, card in folding.alike(described)]
     quotas = table(
         "Quotas",
         ("Namespace", "Resource", "At most"),
@@ -43,14 +43,14 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
         numbers=(2, 5, 6, 7),
         codes=(3,),
     )
-    return html_page.render(
+    return html.render(
         "show.html.j2",
         tables=[*(card[of] for card in cards for of in ("resources", "claims")), machines, quotas],
         machines=machines,
         name=visible(plan.intent.name),
         facts=_facts(plan, prices),
-        memory=html_page.memory_facts([_memory(pool, pool.nodes) for pool in plan.pools]),
-        legend=html_page.legend(card["mode"] for card in cards),
+        memory=pool_facts.memory_facts([_memory(pool, pool.nodes) for pool in plan.pools]),
+        legend=pool_facts.legend(card["mode"] for card in cards),
         written=written,
         observes=plan.intent.observes,
         digest=plan.digest.removeprefix("sha256:")[:12],
@@ -59,7 +59,7 @@ def page(plan: Plan, findings: Sequence[Finding], written: str, prices: Mapping[
         ],
         pools=cards,
         pods=_shared_pods(cards),
-        unfolded=len(cards) <= html_page.MAX_UNFOLDED,
+        unfolded=len(cards) <= html.MAX_UNFOLDED,
         quotas=quotas,
     )
 
@@ -97,9 +97,9 @@ def _described(pool: PoolPlan, plan: Plan, price: Price | None) -> tuple[str, di
     namespaces = sorted(pool.pool.namespaces)
     pod = emit.yaml_text(readme.pod(pool, names[0], plan))
     card = {
-        "mode": html_page.mode(pool.mode.value, is_divided=any(one.replicas > 1 for one in pool.samples)),
+        "mode": pool_facts.mode(pool.mode.value, is_divided=any(one.replicas > 1 for one in pool.samples)),
         "memory_of": "each node" if pool.nodes is None else pluralize(pool.nodes, "node"),
-        "memory": html_page.memory_facts([_memory(pool, 1 if pool.nodes is None else pool.nodes)]),
+        "memory": pool_facts.memory_facts([_memory(pool, 1 if pool.nodes is None else pool.nodes)]),
         "card": visible(pool.card.name),
         "nodes": "? nodes" if pool.nodes is None else pluralize(pool.nodes, "node"),
         "gpus": f"{pluralize(len(pool.gpus), 'GPU')} each",
@@ -119,7 +119,7 @@ def _described(pool: PoolPlan, plan: Plan, price: Price | None) -> tuple[str, di
 def _nodes(pool: PoolPlan) -> str:
     nodes = pool.pool.nodes
     expressions = ({"key": one.key, "operator": one.operator.value, "values": one.values} for one in nodes.match_expressions)
-    return html_page.nodes_text(dict(nodes.match_labels), expressions, nodes.names)
+    return pool_facts.nodes_text(dict(nodes.match_labels), expressions, nodes.names)
 
 
 def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
@@ -129,14 +129,14 @@ def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
     return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
-def _resources(pool: PoolPlan, price: Price | None) -> Table:
+def _resources(pool: PoolPlan, price: Price | None) -> Grid:
     rows = plan_view.resource_rows(pool, price)
     money = (f"{price.currency or 'Cost'} per share-hour",) if price else ()
     headers = ("Resource", "Per node", "Total", "Device", "Cap", *money)
-    return Table(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
+    return Grid(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
 
 
-def _claims(pool: PoolPlan, plan: Plan) -> Table:
+def _claims(pool: PoolPlan, plan: Plan) -> Grid:
     headers = tuple(title.capitalize() for title in plan_view.CLAIM_HEADERS)
     return table("Claims", headers, plan_view.claim_rows(plan, pool), numbers=(1, 2, 3), codes=(0,))
 
@@ -156,5 +156,5 @@ def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:
     return {
         "title": f"GPU {plan_view.ranges([one.index for one in gpus])}",
         "left": plan_view.on_demand(pool) or ("" if geometry is None else left_over(gpu.instances, geometry)),
-        "cells": html_page.cells([] if modes.of(pool.pool).is_on_demand else plan_view.devices_of(pool, gpu), geometry),
+        "cells": pool_facts.cells([] if modes.of(pool.pool).is_on_demand else plan_view.devices_of(pool, gpu), geometry),
     }

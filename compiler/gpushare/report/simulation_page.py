@@ -7,9 +7,9 @@ from typing import Any
 from gpushare.core import prices
 from gpushare.core.printable import visible
 from gpushare.core.wording import gib, join_first, pluralize
-from gpushare.report import curves, html_page, simulation_view
-from gpushare.report.html_page import section
-from gpushare.report.html_table import Table, table
+from gpushare.report import curves, html, simulation_view
+from gpushare.report.html import section
+from gpushare.report.html_table import Grid, table
 from gpushare.report.simulation_view import duration
 from gpushare.simulation.outcome import Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
@@ -31,7 +31,7 @@ def page(found: Simulations, written: str) -> str:
     verdicts = [visible((f"{one.file}: " if several else "") + simulation_view.verdict(one)) for one in intents]
     tables = [one for one in _tables(found) if one.rows]
     names, cards = _cards(intents)
-    return html_page.render(
+    return html.render(
         "simulate.html.j2",
         tables=tables,
         name=visible(first.name),
@@ -43,7 +43,7 @@ def page(found: Simulations, written: str) -> str:
         shown=tables,
         pools=cards,
         more=f"and {pluralize(names - len(cards), 'pool')} more, without curves" if names > len(cards) else "",
-        unfolded=len(cards) <= html_page.MAX_UNFOLDED,
+        unfolded=len(cards) <= html.MAX_UNFOLDED,
         lists=[one for one in _lists(found) if one["lines"]],
     )
 
@@ -68,7 +68,7 @@ def _facts(found: Simulations) -> dict[str, str]:
     return facts
 
 
-def _tables(found: Simulations) -> Iterable[Table]:
+def _tables(found: Simulations) -> Iterable[Grid]:
     intents = found.intents
     if len(intents) > 1:
         headers, rows = simulation_view.comparison_rows(intents)
@@ -89,7 +89,7 @@ def _tables(found: Simulations) -> Iterable[Table]:
         yield _table(title, [*widest, *file], [row if file else row[:-1] for row in rows], key)
 
 
-def _table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], key: str) -> Table:
+def _table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]], key: str) -> Grid:
     shown = [_header(one) for one in headers]
     numbers = [at for at, header in enumerate(headers) if header not in {"POOL", "CARD", "INTENT"}]
     return table(title, shown, rows, id=key, numbers=numbers, most=_MAX_ROWS)

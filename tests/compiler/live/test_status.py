@@ -11,7 +11,7 @@ from gpushare.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.live.status import NodeStatus, PoolStatus, ShareUsage, Status
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
-from gpushare.report import status_page
+from gpushare.report import html, status
 from gpushare_node.contract.struct import replace
 from tests.compiler.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
@@ -290,9 +290,9 @@ def test_page_of_a_large_cluster_is_small_and_counts_unready_nodes() -> None:
     pending = tuple(Pod(namespace="team", name=f"p{number}", phase="Pending", requests={SHARED: 1}) for number in range(5000))
     pool = PoolStatus(name="p", card="t4", mode="time-slicing", nodes=nodes, shares=nodes[0].shares)
     whole = Status(pools=(pool,), others=(), kills=(), pending=pending, unseen=())
-    html = status_page.page(whole, "now", with_kills=True)
-    assert len(html.encode()) < 2_000_000
-    text = " ".join(Page(html).text.split())
+    shown = html.page(status.report(whole, is_wide=False, with_kills=True), "now")
+    assert len(shown.encode()) < 2_000_000
+    text = " ".join(Page(shown).text.split())
     assert "and 3000 nodes more; 500 of them do not match the plan" in text
     assert "and 4950 more" in text
     assert "and 8000 more; --format json lists all" in text

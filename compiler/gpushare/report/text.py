@@ -1,0 +1,55 @@
+"""A report as text for a terminal or a file."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpushare.core.printable import visible
+from gpushare.report.model import Form, Format, Lines, Part, Report, Section, Table
+from gpushare.report.terminal import BOLD, Style, table, wrapped
+from gpushare_node.contract.struct import replace
+
+
+def render(report: Report, style: Style) -> str:
+    """Return the sections that have anything to show, with an empty line between two."""
+    return "\n".join(filter(None, ("".join(_parts([one], style)) for one in report.sections)))
+
+
+def _parts(parts: Sequence[Part], style: Style) -> Iterator[str]:
+    for one in parts:
+        if Format.TEXT not in one.where:
+            continue
+        match one:
+            case Section():
+                yield from _parts(one.parts, style)
+            case Table() if one.rows:
+                yield _table(one, style)
+            case Lines() if one.lines:
+                yield from _lines(one, style)
+            case _:
+                pass
+
+
+def _table(one: Table[Any], style: Style) -> str:
+    columns = [each for each in one.columns if Format.TEXT in each.where and (one.is_wide or not each.is_wide)]
+    left = 0 if one.most is None else len(one.rows) - one.most
+    more = one.more or (f"and {left} more" if left > 0 else "")
+    return table(
+        [each.header for each in columns],
+        [[each.value(row) for each in columns] for row in one.rows[: one.most]],
+        replace(style, whole_tables=True) if one.is_wide else style,
+        numbers=[each.header for each in columns if each.is_number],
+        dropped=[each.header for each in columns if each.is_droppable],
+        uncut=[each.header for each in columns if each.is_uncut],
+    ) + "".join(f"{line}\n" for line in (more, one.note) if line)
+
+
+def _lines(one: Lines, style: Style) -> Iterator[str]:
+    if one.intro:
+        yield f"{one.intro}\n"
+    for number, line in enumerate(map(visible, one.lines)):
+        shown = f"  {line}" if one.form is Form.LIST else line
+        if one.form is Form.HEADING:
+            shown = style.paint(shown, BOLD)
+        elif one.lead and not number:
+            shown = f"{style.paint(visible(one.lead), BOLD)}: {shown}"
+        yield wrapped(shown, style, indent=4 if one.form is Form.LIST else 0) if one.is_wrapped else f"{shown}\n"

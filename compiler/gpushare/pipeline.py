@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from gpushare import rules
 from gpushare.bundle.artifact import Artifact
-from gpushare.bundle.canonical import canonical, intent_digest
 from gpushare.bundle.lock import EMPTY, Lock
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Accepted, Finding, in_order, is_error, shortened
-from gpushare.intent import reader
+from gpushare.intent import reader, writer
 from gpushare.intent.types import Intent
 from gpushare.reading import schema, source
 from gpushare.reading.source import Source
@@ -71,13 +70,14 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
         findings += mig.check_own_grids(catalog.own)
         if _stops(findings):
             return _done(text, findings, built=built)
-    built = reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools))
+    written, vendors = built, catalog.vendors(pool.card for pool in built.pools)
+    built = reader.of_vendors(written, vendors)
     findings += rules.run_rules(built, catalog, text.data, plan.pinned_layouts(built, catalog, lock))
     if _stops(findings):
         findings += _acceptance(built, findings, whole=False)
         return _done(text, findings, built=built)
-    ordered = canonical(built)
-    resolved = plan.resolve(ordered, catalog, lock, intent_digest(ordered))
+    ordered = writer.canonical(written)
+    resolved = plan.resolve(reader.of_vendors(ordered, vendors), catalog, lock, writer.write(ordered))
     artifacts, too_large = _bundle(resolved, lock)
     findings += too_large
     findings += _acceptance(built, findings, whole=True)

@@ -9,7 +9,6 @@ from tests.contract.test_layers import COMPILER, NODE, House
 
 BY_NAME = {
     COMPILER.name: {
-        "bundle.canonical": "the back end of a pool that names none",
         "compare.nodes": "what a released node takes from tenants",
         "compare.outages": "how long a node is without any",
         "compare.snapshots": "the back end of a bundle that names none",

@@ -80,7 +80,6 @@ AMD_BY_NAME = {
     "compiler/gpushare": {
         "backends/__init__.py": "which back end a card has",
         "backends/amd_device_plugin.py": "AMD's device plugin",
-        "bundle/canonical.py": "its part of the platform, which may be left out",
         "bundle/lock.py": "its stack, while nodes have labels of it",
         "catalog/amd_charts.py": "its charts",
         "catalog/card_search.py": "cards that spec.cards cannot describe",
@@ -97,6 +96,7 @@ AMD_BY_NAME = {
         "intent/gitops.py": "its namespace",
         "intent/reader.py": "its stack, beside NVIDIA's or alone",
         "intent/types.py": "its stacks",
+        "intent/writer.py": "the fields of its stack",
         "live/drift.py": "the objects of its operator",
         "live/reader.py": "how they are read",
         "live/rights.py": "the right to read them",

@@ -29,6 +29,7 @@ from gpushare.core.diagnostics import is_error
 from gpushare.core.prices import Price
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
+from gpushare.intent import writer
 from gpushare.intent.types import Action
 from gpushare.modes.demand import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -273,10 +274,11 @@ class _Adviser:
     def _fields(self, one: Candidate) -> dict[str, Any]:
         """Return the fields of the pool that change, with their new values."""
         old = self._document["spec"]["pools"][self._plan.name]
-        own, new = old["sharing"], modes.of(one.pool).document()
+        own, new = old["sharing"], writer.write_sharing(one.pool.sharing)
         if self._present is not None and one.layouts == self._present.layouts and modes.of(one.pool).is_partitioned:
-            new.pop("layout")
-            new |= {key: own[key] for key in ("layout", "layouts", "goal") if key in own}
+            divided = ("layout", "layouts", "goal")
+            new = {key: value for key, value in new.items() if key not in divided}
+            new |= {key: own[key] for key in divided if key in own}
         has = content_of(one.pool.sharing)
         new |= {key: own[key] for key in modes.of(one.pool).settings if key in own and key in has}
         found = {} if new == own else {"sharing": {key: new[key] for key in (*own, *new) if key in new}}

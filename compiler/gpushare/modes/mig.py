@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, OnDemand
-from gpushare.intent.words import ON_DEMAND, Mode
+from gpushare.intent.words import Mode
 from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Variant
 from gpushare.modes.mig_divisions import partitioned, replicated
 from gpushare.modes.traits import ModeTraits
@@ -96,14 +95,6 @@ class MigTraits(ModeTraits[Mig]):
 
     def _usable_bytes(self, profile: MigProfile) -> int | None:
         return usable_bytes(profile.memory_mib, self.pool.memory.reserve)
-
-    def document(self) -> dict[str, Any]:
-        """Return the section with the one layout of all GPUs."""
-        wanted = self.sharing.wanted
-        if isinstance(wanted, OnDemand):
-            named = {"profiles": list(wanted.profiles)} if wanted.profiles else {}
-            return {"mode": self.mode.value, "layout": ON_DEMAND} | named
-        return {"mode": self.mode.value, "layout": dict(self.written[1])} | super().document()
 
     def notes(self, card: Card) -> Iterator[str]:
         """Yield the drivers that the one layout of all GPUs needs."""

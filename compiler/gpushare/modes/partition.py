@@ -6,7 +6,6 @@ reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.
 
 from collections import Counter
 from itertools import chain
-from typing import Any
 
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
 from gpushare.catalog.device_memory import usable_bytes
@@ -116,11 +115,3 @@ class PartitionTraits(ModeTraits[Partition]):
     def replicas_of(self, profile: DeviceProfile | None) -> int:  # noqa: ARG002 - no partition is shared
         """Return 1: AMD's device plugin offers no partition twice."""
         return 1
-
-    def document(self) -> dict[str, Any]:
-        """Return the `sharing` section of an intent with this mode."""
-        sharing = self.sharing
-        groups = [{"gpus": list(one.gpus), "compute": one.compute} for one in sharing.groups]
-        modes: dict[str, Any] = {"layouts": groups} if groups else {"compute": sharing.compute}
-        single = {"strategy": "single"} if sharing.strategy is MigStrategy.SINGLE else {}
-        return {"mode": self.mode.value, **modes, "memory": sharing.memory, **single}

@@ -1,7 +1,5 @@
 """Mode `time-slicing`: containers take turns on a GPU."""
 
-from typing import Any
-
 from gpushare.catalog.device_memory import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Interval, Sharing, TimeSlicing
@@ -35,7 +33,3 @@ class TimeSlicingTraits(ModeTraits[TimeSlicing]):
     def interval(self) -> Interval | None:
         """How long turns on a GPU are; None: as the GPU driver has them."""
         return self.sharing.interval
-
-    def document(self) -> dict[str, Any]:
-        """Return the `sharing` section of an intent with this mode, replicas and interval."""
-        return super().document() | ({"interval": self.interval.value} if self.interval else {})

@@ -159,12 +159,6 @@ class ModeTraits(Generic[S]):
         own, has = content_of(self.sharing), content_of(other)
         return replace(other, **{name: own[name] for name in self.settings if name in own and name in has})
 
-    def document(self) -> dict[str, Any]:
-        """Return the `sharing` section of an intent with this mode, layout and replicas."""
-        given = self.sharing.replicas
-        replicas = dict(given) if isinstance(given, tuple) else given
-        return {"mode": self.mode.value, **({"replicas": replicas} if replicas else {})}
-
     def notes(self, card: Card) -> Iterator[str]:
         """Yield the limits that the pool meets, in words."""
         if self.sharing.replicas == self.most_replicas(card):

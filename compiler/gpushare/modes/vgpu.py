@@ -1,6 +1,6 @@
 """Mode `vgpu`: each GPU is divided into NVIDIA vGPUs for virtual machines, by NVIDIA's vGPU device manager."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gpushare.catalog.cards import Card, VgpuType
 from gpushare.intent.types import Backend, Layout, Mechanism, Vgpu
@@ -41,7 +41,3 @@ class VgpuTraits(ModeTraits[Vgpu]):
     def kernel(self) -> tuple[int, int] | None:
         """The kernel that the pool states."""
         return self.sharing.kernel
-
-    def document(self) -> dict[str, Any]:
-        """Return the section with the type of the vGPUs."""
-        return super().document() | {"profile": self.sharing.profile}

@@ -6,14 +6,16 @@ resource names, counts, caps and profile keys are final here, and the renderers 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gpushare import backends, mig, modes
 from gpushare.backends.config_manager import ManagerConfig
 from gpushare.backends.dra import IMPLICIT
 from gpushare.backends.mig_parted import MigConfig
-from gpushare.bundle.artifact import content_hash
+from gpushare.bundle.artifact import content_hash, digest
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
+from gpushare.core import emit
 from gpushare.intent.types import AmdStack, Backend, DraShares, Intent, Layout, Partitioner, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
@@ -24,7 +26,7 @@ from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
 from gpushare.sharing.shares import Offer, ShareKind
 from gpushare.vendors.amd import AMD
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import NOTHING, Struct
 
 __all__ = [
     "DevicePlan",
@@ -79,19 +81,25 @@ class QuotaPlan(Struct):
 class Plan(Struct):
     """The whole cluster, resolved. `pools`, for containers, and `vm_pools`, for virtual machines, are sorted by name.
 
-    `digest` is the intent document's. `operator_mig_strategy` is the one strategy for gpu-operator, None if each config has to
-    set its own. It suits every profile that a node may still have, because the operator changes it on all nodes at once.
-    `division`: how NVIDIA's DRA driver divides devices among claims; `sets_intervals`: whether it sets how long turns are.
+    `document` is the intent in its canonical form. `operator_mig_strategy` is the one strategy for gpu-operator, None if each
+    config has to set its own. It suits every profile that a node may still have, because the operator changes it on all nodes
+    at once. `division`: how NVIDIA's DRA driver divides devices among claims; `sets_intervals`: whether it sets how long turns
+    are.
     """
 
     intent: Intent
-    digest: str
+    document: Mapping[str, Any]
     pools: tuple[PoolPlan, ...]
     quotas: tuple[QuotaPlan, ...]
     operator_mig_strategy: str | None
     vm_pools: tuple[VmPool, ...] = ()
     division: Division = Division(by=None)
     sets_intervals: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The intent's identity, whatever the order of its fields and the layout of its text."""
+        return digest(emit.canonical_json(self.document))
 
     @property
     def has_nvidia(self) -> bool:
@@ -139,8 +147,8 @@ class Plan(Struct):
                 yield from (name for name in _limits(pool, one) if name.startswith(IMPLICIT) or not is_alone)
 
 
-def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> Plan:
-    """Return the Plan of an intent that passed the rules. `digest` identifies the intent document; `lock` has pinned goals."""
+def resolve(intent: Intent, catalog: Catalog, lock: Lock, document: Mapping[str, Any] = NOTHING) -> Plan:
+    """Return the Plan of an intent that passed the rules. `document` is the intent as written; `lock` has pinned goals."""
     assignment = selectors.NodeAssignment(intent.pools)
     every = sorted(intent.pools, key=lambda pool: pool.name)
     pools = [pool for pool in every if not modes.of(pool).serves_vms]
@@ -152,7 +160,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, digest: str = "") -> P
         resolved[pool.name] = (pool, card, node_plan.resolve(pool, card, pinned))
     return Plan(
         intent=intent,
-        digest=digest,
+        document=document,
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from gpushare import modes, vendors
-from gpushare.intent.types import Stack
+from gpushare import vendors
+from gpushare.intent import writer
+from gpushare.intent.types import Intent, Stack
 from gpushare.modes.demand import Demand
 from gpushare.sizing.answer import Grant, Option, Sizing
 from gpushare.sizing.comparison import Comparison
@@ -11,23 +12,11 @@ from gpushare.sizing.comparison import Comparison
 
 def intent(demand: Demand, option: Option) -> dict[str, Any]:
     """Return the intent of an option: one pool; its label and the cluster's name are examples for the user to replace."""
-    pool, own, stack = option.pool, demand.described, next(iter(vendors.of(demand.card).charts))
-    described = {
-        "card": pool.card,
-        "nodes": {"matchLabels": dict(pool.nodes.match_labels), "expected": pool.nodes.expected},
-        "gpusPerNode": pool.gpus_per_node,
-        "sharing": modes.of(pool).document(),
-    }
-    return {
-        "apiVersion": "gpushare.dev/v1",
-        "kind": "ClusterIntent",
-        "metadata": {"name": "my-cluster"},
-        "spec": {
-            **({} if stack == Stack.GPU_OPERATOR else {"platform": {"stack": stack}}),
-            **({"cards": {pool.card: own}} if own else {}),
-            "pools": {pool.name: described},
-        },
-    }
+    card, own = demand.card, demand.described
+    made = writer.write(Intent(name="my-cluster", pools=(option.pool,), cards={card.id: own} if own else {}))
+    stack = next(iter(vendors.of(card).charts))
+    platform = {} if stack == Stack.GPU_OPERATOR else {"platform": {"stack": stack}}
+    return {**made, "spec": {**platform, **made["spec"]}}
 
 
 def document(sizing: Sizing) -> dict[str, Any]:
@@ -65,7 +54,7 @@ def _option(one: Option, *, is_best: bool) -> dict[str, Any]:
     return {
         "mode": one.variant.word,
         "best": is_best,
-        "sharing": modes.of(one.pool).document(),
+        "sharing": writer.write_sharing(one.pool.sharing),
         "resources": [_grant(grant) for grant in one.grants],
         "nodesNeeded": one.nodes_needed,
         "users": one.users,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.bundle.canonical import canonical, intent_digest
-from gpushare.intent import reader
+from gpushare.core import emit
+from gpushare.intent import reader, writer
 from gpushare.intent.types import Backend, Dra, DraShares, DraVia, Intent, Requests
 from tests.compiler.intent.texts import found, intent, pool
 
@@ -19,7 +19,7 @@ def read(platform: dict[str, Any] | None = None, **fields: Any) -> Intent:
 
 
 def digest(one: Intent) -> str:
-    return intent_digest(canonical(one))
+    return emit.canonical_json(writer.write(writer.canonical(one)))
 
 
 def test_a_pool_without_the_fields_has_the_device_plugin() -> None:

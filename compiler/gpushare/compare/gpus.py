@@ -19,7 +19,8 @@ def changes(old: Sequence[Gpu], new: Sequence[Gpu], geometry: Geometry | None) -
         after = _placed(before, new[index], geometry) if index < len(new) else frozenset()
         if before or after:
             kept, destroyed, created = (
-                tuple(sorted(part, key=lambda one: one[1])) for part in (before & after, before - after, after - before)
+                tuple(sorted(part, key=lambda one: (one[1], one[0])))
+                for part in (before & after, before - after, after - before)
             )
             found.append(GpuChange(index=index, kept=kept, destroyed=destroyed, created=created))
     return tuple(found)

@@ -48,7 +48,7 @@ from tests.compiler.live import (
 )
 from tests.compiler.live import test_amd as live_amd
 from tests.compiler.live.clusters import INTENT, SHARED, LiveCluster, lively
-from tests.compiler.views import test_comparison_page
+from tests.compiler.report import test_comparison_page
 from tests.docs import test_live
 from tests.support.fake_api import store
 from tests.support.fake_api.server import ApiServer

@@ -29,7 +29,7 @@ _MAX_DAYS = 366
 _DAYS = re.compile(r"([0-9]{1,3})d\Z")
 _WINDOW = 14 * _DAY
 _PERCENT = re.compile(r"([0-9]{1,2}(?:\.[0-9]{1,3})?)%?\Z")
-_COLUMNS = "a URL begins with http:// or https://; a CSV has the columns time, namespace, pod and used"
+_COLUMNS = "a URL begins with http:// or https://; the CSV is described in docs/advise.md"
 
 
 def _duration(value: object) -> int:

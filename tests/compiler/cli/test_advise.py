@@ -161,7 +161,7 @@ def test_a_call_that_is_wrong(intent: Path, call: tuple[str, ...], message: str)
 )
 def test_use_that_cannot_be_read(intent: Path, usage: str, message: str) -> None:
     assert message in str(refused(intent, usage=usage))
-    (intent.parent / "empty.csv").write_text("time,namespace,pod,used\n")
+    (intent.parent / "empty.csv").write_text("time,namespace,pod,container,pool,device,used,cap\n")
     assert "can be used" in str(refused(intent, usage=intent.parent / "empty.csv"))
 
 

@@ -83,7 +83,7 @@ class Recorder:
     def call(self, place: str, *arguments: object, stdin: str = "") -> None:
         """Run one call, and write it into the file `place`."""
         words = [str(argument) for argument in arguments]
-        if words[0] not in commands.NAMES and not words[0].startswith("-"):
+        if words[0] not in commands.COMMANDS and not words[0].startswith("-"):
             return
         streams = {
             "stdin": io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"),
@@ -169,7 +169,7 @@ def _record(recorder: Recorder) -> None:
 def _alone(recorder: Recorder) -> None:
     """What needs no intent."""
     recorder.call("help/all", "--help")
-    for name in commands.NAMES:
+    for name in commands.COMMANDS:
         recorder.call(f"help/{name}", name, "--help")
     for schema in sorted(path.name.partition(".")[0] for path in SCHEMAS.glob("*.json")):
         recorder.call(f"schema/{schema}", "schema", *([] if schema == "intent" else [schema]))

@@ -1,9 +1,5 @@
 """`gpushare drift`: how a running cluster differs from a bundle or an intent."""
 
-import sys
-from collections.abc import Sequence
-from typing import Any
-
 import click
 
 from gpushare.cli import inputs, options, streams
@@ -12,15 +8,9 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.compare import bundles
 from gpushare.compare.files import parsed
-from gpushare.core import emit
-from gpushare.core.wording import pluralize
 from gpushare.live import dra_drift, drift
-from gpushare.live.drift import Difference
 from gpushare.live.reader import Scope
-from gpushare.live.snapshot import Snapshot
-from gpushare.report import terminal
-from gpushare.report.status import unseen
-from gpushare.report.terminal import BOLD, wrapped
+from gpushare.report import drift as report
 
 
 @click.command(cls=options.Command)
@@ -59,10 +49,8 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
     )
     snapshot = read(cluster, scope)
     found = drift.differences(side.files, side.document, snapshot)
-    if style == "json":
-        streams.product(emit.json_text(_document(found, snapshot)))
-    else:
-        streams.write(_render(found, snapshot, terminal.detect_style(sys.stdout)))
+    streams.report(report.report(found, snapshot.unseen), style)
+    if style == "text":
         warn_unread(snapshot.unseen)
     if not found and not any(map(snapshot.has_seen, ("nodes", "daemonsets", "configmaps"))):
         raise CouldNotRunError(
@@ -77,27 +65,3 @@ def _release(side: LoadedIntent, cluster: ClusterConnection) -> str:
     namespace = parsed("namespace.yaml", side.files.get("namespace.yaml", ""))
     metadata = namespace.get("metadata") if isinstance(namespace, dict) else None
     return str(metadata["name"]) if isinstance(metadata, dict) and metadata.get("name") else cluster.release
-
-
-def _document(found: Sequence[Difference], snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "apiVersion": "gpushare.dev/v1",
-        "kind": "Drift",
-        "differs": bool(found),
-        "differences": [
-            {"kind": one.kind.value, "subject": one.subject, "wanted": one.wanted, "actual": one.actual, "remedy": one.remedy}
-            for one in found
-        ],
-        "unseen": unseen(snapshot.unseen),
-    }
-
-
-def _render(found: Sequence[Difference], snapshot: Snapshot, style: Any) -> str:
-    if not found:
-        return "no difference was seen\n" if snapshot.unseen else "no difference\n"
-    shown = ""
-    for one in found:
-        shown += style.paint(f"{one.kind}: {one.subject}", BOLD) + "\n"
-        shown += wrapped(f"  desired {one.wanted}", style, indent=4) + wrapped(f"  actual {one.actual}", style, indent=4)
-        shown += wrapped(f"  = {one.remedy}", style, indent=4)
-    return shown + f"\n{pluralize(len(found), 'difference')}\n"

@@ -13,10 +13,11 @@ from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
 from gpushare.mirror import copies, copy_formats
-from gpushare.mirror.copies import ChartCopy, Copy, Omission
+from gpushare.mirror.copies import Omission
 from gpushare.reading import source
 from gpushare.render import images
 from gpushare.render.images import ChartSource, Pulled
+from gpushare.report import images as image_report
 from gpushare_node.contract.struct import Struct, replace
 
 _NEEDED = ("images.txt", "chart/values.yaml")
@@ -112,7 +113,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         missing = verification.missing(targets, plain_http=plain_http)
     _warn(omissions)
     if style == "json":
-        _say_json(listed, charts, missing, omissions)
+        found = image_report.Listing(listed=listed, charts=charts, omissions=omissions, missing=missing)
+        streams.product(emit.json_text(image_report.DOCUMENT.write(found)))
     elif missing is not None:
         what = "images" if len(targets) == len(listed) else "images and charts"
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
@@ -141,33 +143,6 @@ def _wrong_words(
         )
     for name, words in suffixes.items():
         yield from (f"{name}: {word!r} cannot be part of a tag" for word in words if not copies.is_tag_part(word))
-
-
-def _say_json(
-    listed: tuple[Copy, ...], charts: list[ChartCopy], missing: tuple[str, ...] | None, omissions: list[Omission]
-) -> None:
-    streams.product(
-        emit.json_text(
-            {
-                "apiVersion": "gpushare.dev/v1",
-                "kind": "Images",
-                "images": [
-                    {"part": one.part}
-                    | ({} if one.source is None else {"source": one.source})
-                    | {"target": one.target}
-                    | ({} if missing is None else {"missing": one.target in missing})
-                    for one in listed
-                ],
-                "charts": [_chart(one, missing) for one in charts],
-                "incomplete": [one.text for one in omissions],
-            }
-        )
-    )
-
-
-def _chart(chart: ChartCopy, missing: tuple[str, ...] | None) -> dict[str, Any]:
-    found = {"name": chart.name, "version": chart.version, "source": chart.source, "target": chart.target}
-    return found if missing is None or not chart.reference else {**found, "missing": chart.reference in missing}
 
 
 def _warn(omissions: list[Omission]) -> None:

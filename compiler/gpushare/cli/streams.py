@@ -127,6 +127,10 @@ def report(found: "Report", style: str) -> None:
         from gpushare.report import html  # noqa: PLC0415 - as above
 
         product(html.page(found, time_of_output()))
+    elif style == "csv":
+        from gpushare.report import text  # noqa: PLC0415 - as above
+
+        product(text.csv_text(found))
     else:
         from gpushare.report import terminal, text  # noqa: PLC0415 - as above
 

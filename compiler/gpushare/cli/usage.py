@@ -1,7 +1,6 @@
 """`gpushare usage`: what namespaces held and used of the pools in a month, from Prometheus, with what it costs."""
 
 import re
-import sys
 import time
 from datetime import UTC, datetime
 
@@ -9,9 +8,8 @@ import click
 
 from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import ExitCode
-from gpushare.core import emit
 from gpushare.live import usage_report
-from gpushare.report import terminal, usage_document, usage_view
+from gpushare.report import usage as report
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
@@ -84,15 +82,9 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
     with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
-    name = read.plan.intent.name
-    if style == "text":
-        streams.write(usage_view.render(found, name, terminal.detect_style(sys.stdout)))
-        return ExitCode.DONE
-    if style == "json":
-        streams.product(emit.json_text(usage_document.document(found, name)))
-    else:
-        streams.product(usage_document.csv_text(found))
-    streams.warn("".join(f"gpushare: {note}\n" for note in usage_view.notes(found)))
+    streams.report(report.report(found, read.plan.intent.name), style)
+    if style != "text":
+        streams.warn("".join(f"gpushare: {note}\n" for note in report.notes(found)))
     return ExitCode.DONE
 
 

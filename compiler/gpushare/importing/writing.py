@@ -16,7 +16,6 @@ _KEYS = (
     "kubernetes",
     "namespace",
     "adoption",
-    "accept",
     "admission",
     "gitops",
     "platform",

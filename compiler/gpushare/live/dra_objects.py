@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpushare.backends.dra import DRIVER
+from gpushare.core.units import parse_amount
 from gpushare.live import devices
 from gpushare.live.api_objects import Json, as_map, as_maps, clean
 from gpushare.live.devices import (
@@ -25,9 +26,9 @@ from gpushare.live.devices import (
     Slice,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
-from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import NOTHING
 
+_UNIT = 10**9
 _MOST = 10**18
 """No generation or count of a real object is larger."""
 _OURS = ("app.kubernetes.io/name", "gpushare")
@@ -100,9 +101,9 @@ def _capacity(item: Json) -> Capacity:
     return Capacity(value=value, default=amount(policy["default"]) if "default" in policy else value)
 
 
-def amount(text: object) -> int:
+def amount(quantity: object) -> int:
     """Return a quantity in whole units, rounded up; 0 if it is none."""
-    return quantity.units(text) or 0
+    return -(-(parse_amount(quantity) or 0) // _UNIT)
 
 
 def device_class(item: Json) -> DeviceClass:

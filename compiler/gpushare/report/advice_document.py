@@ -6,7 +6,7 @@ from typing import Any
 from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Estimate, PoolAdvice
 from gpushare.advice.history import History
 from gpushare.core.units import MIB
-from gpushare.report.usage_view import moment
+from gpushare.report.usage import moment
 
 _DIGITS = 6
 

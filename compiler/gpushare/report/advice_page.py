@@ -13,7 +13,7 @@ from gpushare.core.wording import gib, join_words, pluralize
 from gpushare.report import advice_words, curves, html, pool_facts
 from gpushare.report.advice_words import estimated_size, size
 from gpushare.report.html_table import Grid, table
-from gpushare.report.usage_view import moment
+from gpushare.report.usage import moment
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.struct import replace
 

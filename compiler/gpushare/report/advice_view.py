@@ -11,7 +11,7 @@ from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent.types import Pool
 from gpushare.report import advice_words
 from gpushare.report.terminal import BOLD, Style, table, wrapped
-from gpushare.report.usage_view import moment
+from gpushare.report.usage import moment
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import replace
 

@@ -87,9 +87,9 @@ class Form(StrEnum):
 
 
 class Lines(Part):
-    """Lines, left out if there are none. `intro` stands before them, `lead` in bold before the first.
+    """Lines, left out if there are none. `intro` stands before them, `lead` in bold directly before the first.
 
-    `is_wrapped`: the text breaks them at its width.
+    `indent`: the text breaks them at its width, and indents what follows by so much; None: it does not.
     """
 
     kind = "lines"
@@ -97,7 +97,7 @@ class Lines(Part):
     form: Form = Form.PLAIN
     intro: str = ""
     lead: str = ""
-    is_wrapped: bool = False
+    indent: int | None = None
 
 
 class Card(Part):

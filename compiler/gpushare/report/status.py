@@ -351,9 +351,7 @@ def _observed(observed: Observed) -> Section:
     if len(changed) < len(nodes):
         lines.append(f"{pluralize(len(nodes) - len(changed), 'node')} would not be changed")
     intro = f"{pluralize(len(nodes), 'node')} observed: nothing is changed there. With enforce:"
-    return Section(
-        id="observed", title="Observed nodes", parts=(Lines(lines=lines, form=Form.LIST, intro=intro, is_wrapped=True),)
-    )
+    return Section(id="observed", title="Observed nodes", parts=(Lines(lines=lines, form=Form.LIST, intro=intro, indent=4),))
 
 
 def _of_pods(observed: Observed) -> Iterator[str]:
@@ -389,7 +387,7 @@ def _explained(unready: Sequence[NodeStatus]) -> Iterator[Section]:
     """Yield why the first nodes are not ready, and the command that says what to do."""
     for node in unready[:3]:
         reason = node.condition.message or node.condition.reason
-        yield bare(Lines(lead=node.name, lines=[reason], where=Format.TEXT))
+        yield bare(Lines(lead=node.name, lines=[f": {reason}"], where=Format.TEXT))
     for node in unready[:1]:
         yield bare(Lines(lines=[f"`gpushare explain {node.name}` says what to do."], form=Form.NOTE))
 

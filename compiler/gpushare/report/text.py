@@ -1,5 +1,7 @@
-"""A report as text for a terminal or a file."""
+"""A report as text for a terminal or a file, or as CSV."""
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -51,5 +53,16 @@ def _lines(one: Lines, style: Style) -> Iterator[str]:
         if one.form is Form.HEADING:
             shown = style.paint(shown, BOLD)
         elif one.lead and not number:
-            shown = f"{style.paint(visible(one.lead), BOLD)}: {shown}"
-        yield wrapped(shown, style, indent=4 if one.form is Form.LIST else 0) if one.is_wrapped else f"{shown}\n"
+            shown = style.paint(visible(one.lead), BOLD) + shown
+        yield f"{shown}\n" if one.indent is None else wrapped(shown, style, indent=one.indent)
+
+
+def csv_text(report: Report) -> str:
+    """Return the tables that are for CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for one in (part for section in report.sections for part in section.parts):
+        if isinstance(one, Table) and Format.CSV in one.where:
+            writer.writerow([each.header for each in one.columns])
+            writer.writerows([each.value(row) for each in one.columns] for row in one.rows)
+    return text.getvalue()

@@ -12,7 +12,7 @@ from gpushare.live import usage_report
 from gpushare.live.prometheus import Prometheus, PrometheusError
 from gpushare.live.usage_report import Gap, PoolFacts, UsageReport
 from gpushare.monitoring import showback
-from gpushare.report import usage_view
+from gpushare.report import text, usage
 from gpushare.report.terminal import Style
 from tests.compiler.live.prometheus_double import Double, Samples, serving, usual
 from tests.compiler.rules.intents import pool, written
@@ -117,15 +117,15 @@ def test_hours_without_offered_shares_are_gaps_and_more_than_all_is_not_a_fracti
         "count_over_time(group by (pool) (gpushare:": [({"pool": "notebooks"}, 6)],
     }
     found = report(double, numbers)
-    shown = usage_view.render(found, "north", Style())
+    shown = text.render(usage.report(found, "north"), Style())
     assert ["notebooks", "gpu.shared", "24.00", "48.00", "-"] in [line.split() for line in shown.splitlines()]
-    notes = "\n".join(usage_view.notes(found))
+    notes = "\n".join(usage.notes(found))
     assert "Not counted: OFFERED of pool notebooks, of which the recording rules have no samples: 12 of 24 hours" in notes
     assert "IN USE is not known where HELD is more than OFFERED: notebooks." in notes
     del numbers["count_over_time(group by (pool) (gpushare:"], numbers[OFFERED]
     numbers["count_over_time(group by (pool) (gpushare:"] = []  # without the rules, one note says it
-    assert "OFFERED" in next(iter(usage_view.notes(report(double, numbers))))
-    assert "Not counted" not in "".join(usage_view.notes(report(double, numbers)))
+    assert "OFFERED" in next(iter(usage.notes(report(double, numbers))))
+    assert "Not counted" not in "".join(usage.notes(report(double, numbers)))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def why_not(geometry: Geometry, layout: Layout) -> str:
     if unknown:
         return f"the card has no profile {join_words(unknown)}"
     for limit in own.limits:
-        total = _dot(counts, limit.weights)
+        total = limit.taken_by(counts)
         if total > limit.total:
             return _over_count(limit, total) if limit.counts_instances else _over_take(own, counts, limit)
     return _no_placement(own, counts)

@@ -7,6 +7,7 @@ too: all searches here depend on it. Owns this rule; it places nothing and expla
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
+from operator import add, le, mul
 
 from gpushare.catalog.cards import Geometry, MigProfile
 from gpushare.intent.types import Layout
@@ -38,6 +39,10 @@ class Limit(Struct):
     weights: tuple[int, ...]
     counts_instances: bool = False
 
+    def taken_by(self, counts: Counts) -> int:
+        """Return how much a layout takes."""
+        return sum(map(mul, self.weights, counts))
+
 
 class CardSolver:
     """The solver of one geometry. `profiles` are in canonical order: more compute, then more memory, then by name."""
@@ -53,27 +58,17 @@ class CardSolver:
         self.limits = tuple(_limits(geometry, self.profiles, self.shapes))
         self._index = {profile.name: index for index, profile in enumerate(self.profiles)}
         self._steps = tuple(self.grid.steps[shape] for shape in self.shape_of)
-        # One subtraction checks all limits: a field per limit, wide enough for any layout of `units` instances, with a guard
-        # bit on top that the subtraction clears if and only if the limit is exceeded.
-        width = max(limit.total + geometry.units * max(limit.weights, default=0) for limit in self.limits).bit_length() + 1
-        fields = [(limit, width * number) for number, limit in enumerate(self.limits)]
-        self._guards = sum(1 << (at + width - 1) for _, at in fields)
-        self._room = self._guards + sum(limit.total << at for limit, at in fields)
-        self._loads = tuple(sum(limit.weights[index] << at for limit, at in fields) for index in range(len(self.profiles)))
+        self._totals = tuple(limit.total for limit in self.limits)
+        self._takes = tuple(zip(*(limit.weights for limit in self.limits), strict=True))
+        """Of each profile what an instance takes, by limit."""
 
     def is_legal(self, layout: Iterable[tuple[str, int]]) -> bool:
         """Whether the layout's instances fit on one card together. Unknown profiles do not."""
-        multiset = load = instances = 0
-        for name, count in layout:
-            index = self._index.get(name)
-            if index is None:
-                return False
-            instances += count
-            if instances > self.geometry.units:
-                return False
-            multiset += count * self._steps[index]
-            load += count * self._loads[index]
-        return multiset in self.grid.multisets and self._holds(load)
+        wanted = list(layout)
+        if any(name not in self._index for name, _ in wanted) or sum(count for _, count in wanted) > self.geometry.units:
+            return False
+        counts = self.counts(wanted)
+        return self.multiset(counts) in self.grid.multisets and self._holds(limit.taken_by(counts) for limit in self.limits)
 
     def counts(self, layout: Iterable[tuple[str, int]]) -> Counts:
         """Return the layout as counts, without profiles that the card does not have."""
@@ -107,23 +102,24 @@ class CardSolver:
         kept = tuple(profile for profile in self.geometry.profiles if not profile.has_attributes)
         return self if len(kept) == len(self.profiles) else CardSolver(replace(self.geometry, profiles=kept))
 
-    def _holds(self, load: int) -> bool:
-        return (self._room - load) & self._guards == self._guards
+    def _holds(self, taken: Iterable[int]) -> bool:
+        return all(map(le, taken, self._totals))
 
     def walk(self) -> Iterator[tuple[Counts, bool]]:
         """Yield every legal layout once, each with whether nothing can be added to it."""
         multisets = self.grid.multisets
-        additions = tuple(enumerate(zip(self._steps, self._loads, strict=True)))
-        pending = [((0,) * len(self.profiles), 0, 0, 0)]
+        additions = tuple(enumerate(zip(self._steps, self._takes, strict=True)))
+        pending = [((0,) * len(self.profiles), 0, 0, (0,) * len(self.limits))]
         while pending:
-            counts, last, multiset, load = pending.pop()
+            counts, last, multiset, taken = pending.pop()
             is_full = True
-            for index, (step, extra) in additions:
-                if multiset + step in multisets and self._holds(load + extra):
+            for index, (step, takes) in additions:
+                more = tuple(map(add, taken, takes))
+                if multiset + step in multisets and self._holds(more):
                     is_full = False
                     if index >= last:
                         grown = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
-                        pending.append((grown, index, multiset + step, load + extra))
+                        pending.append((grown, index, multiset + step, more))
             yield counts, is_full
 
 

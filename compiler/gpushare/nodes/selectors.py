@@ -5,9 +5,8 @@ pool names no nodes and no pool names this one, and if it does not belong to a p
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import chain
-from operator import or_
 from typing import Any
 
 from gpushare.intent.types import NodeSelector, Pool
@@ -46,16 +45,15 @@ def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
 class _Seen:
     """An index of pools, by the node names that they list and by the label values that they require.
 
-    Thousands of pools usually differ in the value of one label, so a pool is compared only with those that require its own
-    values of the labels that it pins, or do not pin them. A set of pools is an integer with one bit per pool: thousands of
-    pools are intersected with a few operations on a few hundred bytes.
+    Pools usually differ in the value of one label, so a pool is compared only with those that require its own value of the
+    label that tells it apart from most, or do not pin that label. Pools are numbered as they are added.
     """
 
     def __init__(self) -> None:
         self._pools: list[tuple[Pool, Region]] = []
         self._by_name: dict[str, list[int]] = {}
-        self._by_value: dict[tuple[str, str], int] = {}
-        self._pinning: dict[str, int] = {}
+        self._by_value: dict[tuple[str, str], set[int]] = {}
+        self._pinning: dict[str, set[int]] = {}
 
     def add(self, pool: Pool, own: Region) -> None:
         number = len(self._pools)
@@ -64,9 +62,9 @@ class _Seen:
             self._by_name.setdefault(name, []).append(number)
         for key, values in own.items():
             if values.pinned:
-                self._pinning[key] = self._pinning.get(key, 0) | 1 << number
+                self._pinning.setdefault(key, set()).add(number)
                 for value in values.listed:
-                    self._by_value[key, value] = self._by_value.get((key, value), 0) | 1 << number
+                    self._by_value.setdefault((key, value), set()).add(number)
 
     def overlapping(self, pool: Pool, own: Region) -> Iterator[Pool]:
         """Yield the pools that can have a node of `pool`, in the order in which they were added."""
@@ -75,19 +73,23 @@ class _Seen:
             if labels.meets(own, theirs):
                 yield other
 
-    def _candidates(self, pool: Pool, own: Region) -> Iterator[int]:
+    def _candidates(self, pool: Pool, own: Region) -> list[int]:
         if pool.nodes.names:
-            yield from sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
-            return
-        left = (1 << len(self._pools)) - 1
-        for key, values in own.items():
-            if values.pinned:
-                alike = reduce(or_, (self._by_value.get((key, value), 0) for value in values.listed))
-                left &= alike | ~self._pinning.get(key, 0)
-        while left:
-            lowest = left & -left
-            yield lowest.bit_length() - 1
-            left ^= lowest
+            return sorted({number for name in pool.nodes.names for number in self._by_name.get(name, ())})
+        pinned = [key for key, values in own.items() if values.pinned]
+        if not pinned:
+            return list(range(len(self._pools)))
+        key = min(pinned, key=lambda key: self._number_meeting(key, own[key].listed))
+        found = set().union(*(self._by_value.get((key, value), ()) for value in own[key].listed))
+        pinning = self._pinning.get(key, set())
+        if len(pinning) < len(self._pools):
+            found |= set(range(len(self._pools))) - pinning
+        return sorted(found)
+
+    def _number_meeting(self, key: str, values: Iterable[str]) -> int:
+        """Return how many pools require one of the values of the label, or do not pin it."""
+        alike = sum(len(self._by_value.get((key, value), ())) for value in values)
+        return alike + len(self._pools) - len(self._pinning.get(key, ()))
 
 
 class NodeAssignment:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare import __version__
-from gpushare.bundle.artifact import is_bundle_path
+from gpushare.bundle.artifact import hexdigest, is_bundle_path
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.intent.types import Layout
@@ -17,6 +17,9 @@ from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 FILE = "gpushare.lock.yaml"
 """The lock's path in a bundle."""
+
+INTENT = "intent.yaml"
+"""The path of the intent that a bundle is made from, overlays merged: what reads a bundle reads it; its bundle is the same."""
 
 MAX_BYTES = source.MAX_BYTES
 """The largest lock file that is read."""
@@ -89,6 +92,15 @@ def lost(file: str) -> Finding:
     """Return GS791: a bundle without its lock."""
     message = f"the bundle has lost its {FILE}: goals are resolved again, and profiles of earlier bundles are forgotten"
     return Finding(code="GS791", severity=Severity.WARNING, message=message, hints=(_HINT_LOST,), file=file)
+
+
+def edited(lock: Lock, intent: bytes, file: str) -> Finding | None:
+    """Return GS796 if the intent in a bundle is not the one that the lock lists: the bundle was not made from it."""
+    if lock.files.get(INTENT, "") in ("", f"sha256:{hexdigest(intent)}"):
+        return None
+    message = f"{INTENT} was edited: it is read as it is now, but the other files were not made from it"
+    hint = "compile the intent again, or restore the file from version control"
+    return Finding(code="GS796", severity=Severity.WARNING, message=message, hints=(hint,), file=file)
 
 
 def _broken(reason: str) -> Finding:

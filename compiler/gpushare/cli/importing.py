@@ -1,15 +1,17 @@
 """`gpushare import`: an intent from what a cluster has. Named differently, because `import` is a word of Python."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from gpushare import importing, pipeline
-from gpushare.bundle import lock
+from gpushare.bundle import lock, writer
 from gpushare.cli import options, report, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import units
+from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
 from gpushare.importing import InputFile, Wanted
 from gpushare.importing.documents import MAX_BYTES
@@ -71,7 +73,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
       values of gpu-operator or nvidia-device-plugin, and the ClusterPolicy
       Nodes with their labels: kubectl get nodes -o yaml
       ResourceQuotas on nvidia.com/* and on DeviceClasses
-      nodes/pools.yaml and other files of a bundle
+      the folder of a bundle, or its intent.yaml
 
     With --live, Nodes, ResourceQuotas, the ClusterPolicy, DeviceClasses, and
     ConfigMaps that look like such configs are read from the running cluster
@@ -131,6 +133,13 @@ def _of_cluster(cluster: ClusterConnection, namespaces: tuple[str, ...], *, valu
     return [InputFile(name=called, document=document) for called, document in found.objects]
 
 
+def _edited(bundle: Path, intent: bytes, file: str) -> Iterable[Finding]:
+    """Yield what the lock of a bundle says of the intent in it."""
+    known = writer.read_lock(bundle)
+    found = known if isinstance(known, Finding) else lock.edited(known, intent, file)
+    return () if found is None else (found,)
+
+
 def _run(  # noqa: PLR0913 - as above
     files: tuple[str, ...],
     objects: list["InputFile"],
@@ -143,18 +152,21 @@ def _run(  # noqa: PLR0913 - as above
     strict: bool,
 ) -> ExitCode:
     inputs = objects
+    edited: list[Finding] = []
     for file in dict.fromkeys(files):
-        data, called = streams.read(file, MAX_BYTES)
+        folder = Path(file) if file not in ("", "-") and Path(file).is_dir() else None
+        absent = f"{file} is no bundle, or one without the intent that it was made from"
+        data, called = streams.read(str(folder / lock.INTENT), MAX_BYTES, absent) if folder else streams.read(file, MAX_BYTES)
         inputs.append(importing.InputFile(name=called, data=data))
+        edited += _edited(folder, data, called) if folder else ()
     found = importing.build(inputs, name, wanted)
     if found.text:
         compiled = pipeline.compile_intent(found.text.encode(), "", lock.EMPTY)
         found = found.checked(compiled.findings)
-        if found.of_bundle:
-            found = found.compared(inputs, {file.path: file.text for file in compiled.artifacts})
-    report.report(found.findings, found.lines, report.chosen(style), as_product=False)
+    findings = (*edited, *found.findings)
+    report.report(findings, found.lines, report.chosen(style), as_product=False)
     if found.text and output is not None:
         streams.create(output, found.text, overwrite=force)
     elif found.text:
         streams.product(found.text)
-    return report.verdict(found.findings, strict=strict)
+    return report.verdict(findings, strict=strict)

@@ -1,22 +1,20 @@
-"""Sizes, durations, percentages and the syntax of Kubernetes names. Imports nothing of ours.
+"""Sizes, durations, percentages and the syntax of Kubernetes names.
 
 Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeVar
 
+from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import Struct
 
 MIB = 1 << 20
 _Number = TypeVar("_Number", int, float)
 
-_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-_SUFFIXES |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
-_QUANTITY = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([kMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
-_AMOUNT = re.compile(r"\+?(?=\.?[0-9])([0-9]{0,19})(?:\.([0-9]{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([-+]?[0-9]{1,2}))?\Z")
-_BILLIONTHS = {"n": 1, "u": 10**3, "m": 10**6} | {suffix: factor * 10**9 for suffix, factor in _SUFFIXES.items()}
+_BINARY = {"Ti": 1 << 40, "Gi": 1 << 30, "Mi": MIB, "Ki": 1 << 10}
+_BELOW_ONE = ("m", "u", "n")
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
 _DURATION = re.compile(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
 _DURATION_PARTS = re.compile(_DURATION_PART)
@@ -54,13 +52,10 @@ def parse_quantity(value: object) -> int | None:
     A fraction of a byte is rounded up, as in Kubernetes (apimachinery, resource.Quantity.Value). Units below one byte (`m`,
     `u`, `n`), which Kubernetes also reads, make no sense for the memory of a device and are rejected.
     """
-    if isinstance(value, bool):
+    if isinstance(value, float) or (isinstance(value, str) and value.endswith(_BELOW_ONE)):
         return None
-    if isinstance(value, int):
-        return value if 0 < value < 1 << 63 else None
-    match = _QUANTITY.match(value) if isinstance(value, str) else None
-    number = _rounded_up(match.groups(), _SUFFIXES) if match else 0
-    return number if 0 < number < 1 << 63 else None
+    number = quantity.units(value)
+    return number if number and number < 1 << 63 else None
 
 
 def meant_sizes(text: str) -> tuple[str, ...]:
@@ -74,20 +69,6 @@ def meant_sizes(text: str) -> tuple[str, ...]:
     number, letter = found[1], found[2].upper()
     decimal = f"{number}{letter.replace('K', 'k')}"
     return (f"{number}{letter}i",) if found[3] else (f"{number}{letter}i", decimal)
-
-
-def parse_amount(value: object) -> int | None:
-    """Return billionths of any Kubernetes quantity (`500m`, `2Gi`, 0.5), to compare two; None if it is not a quantity."""
-    match = None if isinstance(value, bool) or not isinstance(value, str | int | float) else _AMOUNT.match(str(value))
-    return _rounded_up(match.groups(), _BILLIONTHS) if match else None
-
-
-def _rounded_up(parts: tuple[str | None, ...], factors: Mapping[str, int]) -> int:
-    whole, fraction, suffix, exponent = (part or "" for part in parts)
-    scaled = int(whole + fraction) * factors[suffix]
-    power = int(exponent or 0) - len(fraction)
-    ten: int = 10 ** abs(power)
-    return scaled * ten if power >= 0 else -(-scaled // ten)
 
 
 def parse_duration(value: object) -> int | None:
@@ -126,9 +107,9 @@ def parse_share(value: object) -> Share | None:
 
 def show_bytes(size: int) -> str:
     """Return a size as a user writes it in an intent, in the largest binary unit that divides it (`3500Mi`, `80Gi`)."""
-    for suffix in ("Ti", "Gi", "Mi", "Ki"):
-        if size and size % _SUFFIXES[suffix] == 0:
-            return f"{size // _SUFFIXES[suffix]}{suffix}"
+    for suffix, factor in _BINARY.items():
+        if size and size % factor == 0:
+            return f"{size // factor}{suffix}"
     return str(size)
 
 

@@ -1,19 +1,17 @@
 """From what a cluster has to an intent: `build` reads configs, values, Nodes and quotas, and says what it cannot express.
 
 One module for each kind of input makes facts of it (`facts`); from these a Draft is put together and written. Findings are
-GS850 to GS867 and GS869 to GS875. The intent's own check is not run here: `Imported.judged` takes what it finds.
+GS850 to GS867 and GS869 to GS876. The intent's own check is not run here: `Imported.judged` takes what it finds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from gpushare.core.diagnostics import Finding, in_order, is_error
-from gpushare.core.units import is_dns_label
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     accounting,
     amd_nodes,
-    bundles,
     collecting,
     config_pools,
     moving,
@@ -21,7 +19,6 @@ from gpushare.importing import (
     platform,
     pools,
     quota_fields,
-    recompiled,
     writing,
 )
 from gpushare.importing.accounting import Accounted
@@ -33,14 +30,13 @@ from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
 from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
+from gpushare.intent import reader as intent_reader
+from gpushare.intent import writer
 from gpushare.intent.types import Backend
+from gpushare.reading import schema
 from gpushare_node.contract.struct import Struct, replace
 
 __all__ = ["Imported", "InputFile", "Wanted", "build"]
-
-
-_OF_UNREAD = ("GS865", "GS869", "GS871")
-"""What is reported of what no reader knows; a bundle's file is compared as a whole instead."""
 
 
 class Imported(Struct):
@@ -50,7 +46,6 @@ class Imported(Struct):
     draft: Draft
     findings: tuple[Finding, ...]
     lines: Mapping[str, Lines]
-    of_bundle: bool = False
 
     @cached_property
     def text(self) -> str:
@@ -67,18 +62,12 @@ class Imported(Struct):
                 notes.error("GS868", part, f"{found.code} of the intent: {found.message}", *found.hints)
         return replace(self, findings=tuple(in_order([*self.findings, *notes.findings])))
 
-    def compared(self, inputs: Iterable[InputFile], made: Mapping[str, str]) -> "Imported":
-        """Return a copy with findings on values of the imported bundle that the bundle compiled from `text` lacks."""
-        given = list(inputs)
-        known = recompiled.known(given, made)
-        before = [one for one in self.findings if one.code not in _OF_UNREAD or one.file not in known]
-        return replace(self, findings=tuple(in_order([*before, *recompiled.lost(given, made)])))
-
 
 def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()) -> Imported:  # noqa: B008 - frozen
     """Return the intent of the inputs, whose order does not matter. `name` is the cluster's, if no input says it.
 
-    What runs stays, `stack: existing` and `adoption: observe`, unless `wanted` or a bundle says another stack.
+    What runs stays, `stack: existing` and `adoption: observe`, unless `wanted` says another stack. An intent among the inputs,
+    such as that of a bundle, says everything itself.
 
     Never raises, for any bytes and any objects of JSON.
     """
@@ -86,22 +75,21 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
     reader = Reader(notes)
     facts, ignored = _collect(sorted(inputs, key=lambda one: one.name), reader, notes)
     draft = Draft()
-    if facts.bundle:
-        bundles.add(facts, draft, notes)
-        facts.quotas = bundles.quotas(facts)
+    if facts.intents:
+        own = _written(facts.intents, draft, notes)
+        facts.quotas = []
     else:
+        own = "imported"
         _cluster(facts, draft, notes, wanted)
         _report_dra(facts, notes)
     if wanted.backend == Backend.DRA:
         moving.move(facts, draft, notes)
     quota_fields.add(facts.quotas, draft, notes)
     draft.spec["pools"] = draft.pools
-    facts.objects += [
-        Accounted(root=node.part, kind="Node", name=f"Node {shorten(node.name)}")
-        for node in facts.nodes
-        if node_objects.has_gpus(node)
-    ]
-    accounting.report(facts.objects, notes)
+    if not facts.intents:
+        nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
+        facts.objects += [Accounted(root=node.part, kind="Node", name=f"Node {shorten(node.name)}") for node in nodes]
+        accounting.report(facts.objects, notes)
     if not draft.pools and not any(map(is_error, notes.findings)):
         notes.error(
             "GS867",
@@ -110,11 +98,10 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
             "give the Nodes: kubectl get nodes -o yaml > nodes.yaml",
         )
     return Imported(
-        name=_name(facts, name),
+        name=name or own,
         draft=draft,
         findings=tuple(in_order(notes.findings)),
         lines=reader.lines,
-        of_bundle=bool(facts.bundle),
     )
 
 
@@ -124,29 +111,36 @@ def _collect(inputs: Sequence[InputFile], reader: Reader, notes: Notes) -> tuple
     nothing_in: list[tuple[InputFile, Part]] = []
     for one in inputs:
         broken, part = len(notes.findings), None
-        if one.data.startswith(bundles.IMAGES):
-            collector.take_images(one.data.decode(errors="replace"), one.name)
-        for part in () if one.data.startswith(bundles.IMAGES) else reader.objects([one]):
+        for part in reader.objects([one]):
             first = first or part
             collector.take(part, one.name)
         if len(notes.findings) == broken:
             nothing_in.append((one, part or Part(None, FromProgram(name=one.name))))
     collector.finish()
+    facts = collector.facts
     for one, nothing in nothing_in:
         if one.name not in collector.facts.files_read:
+            is_alone = not facts.intents
             notes.warn(
                 "GS865",
                 nothing,
-                "nothing in this input is read: no Node, config, quota or Helm values are in it",
-                "give configs, values of NVIDIA's charts, Nodes or ResourceQuotas",
+                "nothing in this input is read: "
+                + ("no Node, config, quota or Helm values are in it" if is_alone else "the intent beside it says everything"),
+                "give configs, values of NVIDIA's charts, Nodes or ResourceQuotas" if is_alone else "leave it out",
             )
-    facts = collector.facts
     facts.sort()
     collecting.duplicates(facts, notes)
     return facts, first or Part(None, FromProgram(name=inputs[0].name if inputs else ""))
 
 
 def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
+    if facts.of_bundle:
+        notes.error(
+            "GS876",
+            facts.of_bundle[0],
+            "this is of a bundle, but its intent.yaml is not given: nothing is guessed from the other files",
+            "import the bundle's folder, or its intent.yaml",
+        )
     selector = Selector(facts, notes)
     pools.add(facts, draft, notes, selector, with_vms=wanted.stack == OPERATOR)
     amd_nodes.add(facts, draft, notes)
@@ -167,7 +161,20 @@ def _report_dra(facts: Facts, notes: Notes) -> None:
         notes.warn("GS874", settings.part, text, "write platform.dra, as docs/dra.md describes", on_key=True)
 
 
-def _name(facts: Facts, given: str) -> str:
-    named = [part.at("cluster").text for part in facts.bundle]
-    own = named[0] if named and is_dns_label(named[0]) else "imported"
-    return given or own
+def _written(intents: Sequence[Part], draft: Draft, notes: Notes) -> str:
+    """Put the first intent into the draft, as the ordinary reader reads it, and return the cluster's name."""
+    first, *others = intents
+    for other in others:
+        notes.error("GS876", other, "a second intent", "import one bundle, or one intent, at a time")
+    for wrong in schema.violations(first.whole, "intent.v1", ()):
+        text = f"{wrong.code} of the intent: {wrong.message}"
+        notes.error("GS868", first.at(*wrong.path), text, *wrong.hints, on_key=wrong.on_key)
+    if any(map(is_error, notes.findings)):
+        return "imported"
+    document = writer.write(writer.canonical(intent_reader.build(first.whole)))
+    name: str = document["metadata"]["name"]
+    draft.first, draft.spec, draft.pools = first, document["spec"], document["spec"]["pools"]
+    draft.note(("pools",), first.at("spec", "pools"), f"from the intent of {name}, overlays merged")
+    for pool in draft.pools:
+        draft.note(("pools", pool), first.at("spec", "pools", pool))
+    return name

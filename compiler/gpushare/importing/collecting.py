@@ -11,9 +11,6 @@ from gpushare.catalog import upstream
 from gpushare.core.wording import shorten
 from gpushare.importing import (
     amd_nodes,
-    bundle_gitops,
-    bundle_monitoring,
-    bundles,
     gitops_values,
     helm_values,
     mig_parted,
@@ -51,16 +48,11 @@ class Collector:
         self._reader = reader
         self._notes = notes
         self._config_maps: list[tuple[Part, str]] = []
-        self._of_bundle: set[str] = set()
+        self._own_files: set[str] = set()
         self.facts = Facts()
 
     def take(self, part: Part, file: str) -> None:
         """Read one object; a ConfigMap only in `finish`."""
-        if part.at("kind").text in bundle_gitops.KINDS:
-            self.facts.synced.append(part)
-        if bundle_monitoring.field(part):
-            self.facts.monitors.append(part)
-            self._of_bundle.add(file)
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
         elif amd_nodes.is_config(part):
@@ -71,11 +63,6 @@ class Collector:
             self.facts.files_read.add(file)
         elif self._read(part, file):
             self.facts.files_read.add(file)
-
-    def take_images(self, text: str, file: str) -> None:
-        """Read the images.txt of a bundle."""
-        self.facts.charts |= bundles.charts(text)
-        self._of_bundle.add(file)
 
     def finish(self) -> None:
         """Read the ConfigMaps that values name; of a kind that no values name or hold, those that have its shape."""
@@ -99,8 +86,8 @@ class Collector:
                 self.facts.files_read.add(file)
             if self._is_misindented(part):
                 self.facts.files_read.add(file)
-        if self.facts.bundle:
-            self.facts.files_read |= self._of_bundle
+        if self.facts.intents:
+            self.facts.files_read = self._own_files
 
     def _config_map(self, part: Part, file: str, read: Callable[[Part, str, str], None]) -> None:
         self.facts.files_read.add(file)
@@ -113,10 +100,9 @@ class Collector:
 
     def _read(self, part: Part, file: str) -> bool:
         kind = part.at("kind").value
-        if bundles.is_pools(part):
-            self.facts.bundle.append(part)
-        elif kind == "NodePolicy":
-            self.facts.policies.append(part)
+        if kind == "ClusterIntent":
+            self.facts.intents.append(part)
+            self._own_files.add(file)
         elif kind == "Node":
             self._node(part)
         elif kind == "ResourceQuota":
@@ -134,10 +120,9 @@ class Collector:
                 described(part),
             )
             self._account(part, "ClusterPolicy", described(part))
-        elif kind == "Namespace":
-            self.facts.namespaces.add(part.at("metadata", "name").text)
-        elif bundles.is_chart(part):
-            self.facts.bundle_charts.append(part)
+        elif kind in ("NodePolicy", "Pools") or _is_chart(part):
+            self.facts.of_bundle.append(part)
+            self._own_files.add(file)
         elif kind is None:
             return self._bare(part, file)
         else:
@@ -254,6 +239,11 @@ class Collector:
             on_key=True,
         )
         return value.fresh() if isinstance(value.whole, dict) else None
+
+
+def _is_chart(part: Part) -> bool:
+    """Whether a document is the chart/values.yaml of a bundle."""
+    return all(part.has(key) for key in ("cluster", "stack", "partitioner", "pools", "admission")) and not part.has("kind")
 
 
 def _is_mig(value: Part) -> bool:

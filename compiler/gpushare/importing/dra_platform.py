@@ -45,7 +45,7 @@ def oldest_kubelet(facts: Facts) -> tuple[int, int] | None:
 
 def need(facts: Facts, draft: Draft, notes: Notes, comment: str) -> None:
     """Add what pools need that come to DRA: the bundle installs the driver, if none is there."""
-    if facts.dra_values and not facts.bundle:
+    if facts.dra_values and not facts.intents:
         why = f"{facts.dra_values[0].origin} were given: this release stays, with the values that the bundle's README lists"
         draft.put((*_PATH, "via"), DraVia.EXISTING.value, facts.dra_values[0].part, why)
     elif "dra" not in draft.spec.get("platform", {}):

@@ -115,10 +115,9 @@ class ImportedQuota(Struct):
 
 
 class Facts:
-    """Everything that the inputs say. Collected by the readers of the kinds; `bundle` is a bundle's own pools.
+    """Everything that the inputs say. Collected by the readers of the kinds; `intents` are whole intents, such as a bundle's.
 
-    `synced` are objects of Argo CD and Flux that say where a repository is, `monitors` documents of a bundle's `monitoring`,
-    `charts` the versions of the charts that a bundle's images.txt names, `dra_values` values for that of the DRA driver.
+    `of_bundle` are documents that gpushare made of an intent, `dra_values` values for the chart of the DRA driver.
     `dra_objects` are objects of DRA, of whatever driver; none of them is read.
     """
 
@@ -131,15 +130,10 @@ class Facts:
         self.nodes: list[ImportedNode] = []
         self.settings: list[Settings] = []
         self.quotas: list[ImportedQuota] = []
-        self.bundle: list[Part] = []
-        self.policies: list[Part] = []
-        self.bundle_charts: list[Part] = []
+        self.intents: list[Part] = []
+        self.of_bundle: list[Part] = []
         self.dra_values: list[Settings] = []
         self.dra_objects: list[Part] = []
-        self.synced: list[Part] = []
-        self.monitors: list[Part] = []
-        self.charts: dict[str, str] = {}
-        self.namespaces: set[str] = set()
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []
         self.files_read: set[str] = set()
@@ -153,4 +147,3 @@ class Facts:
         self.settings.sort(key=lambda one: one.origin)
         self.dra_values.sort(key=lambda one: one.origin)
         self.quotas.sort(key=lambda one: (one.namespace, one.resource, one.origin))
-        self.bundle.sort(key=lambda one: one.at("cluster").text)

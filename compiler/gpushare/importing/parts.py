@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from gpushare.core.diagnostics import Finding, Path, Severity, Span
-from gpushare.core.units import parse_amount
 from gpushare.reading.source import Source
+from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import Struct, replace
 
 MAX_OF_A_CODE = 50
@@ -20,7 +20,6 @@ PLACEHOLDER_HINT = "give the file as it is applied: after Flux, Helm or envsubst
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\$\([A-Za-z_]\w*\)|<[A-Z][A-Z0-9_-]+>")
 
 Place = tuple[str, Span | None]
-_BILLION = 10**9
 _TRUE, _FALSE = frozenset({"y", "yes", "on", "true"}), frozenset({"n", "no", "off", "false"})
 
 
@@ -181,10 +180,8 @@ class Part:
     @property
     def devices(self) -> int | None:
         """The value if it is a whole number, also as a quantity: the API server answers `2k` for 2000; else None."""
-        amount = parse_amount(self.text)
-        if amount is None or amount % _BILLION or amount // _BILLION >= 1 << 31:
-            return self.count
-        return amount // _BILLION
+        found = quantity.whole(self.text)
+        return self.count if found is None or found >= 1 << 31 else found
 
     def place(self, *, on_key: bool = False) -> Place:
         """Return the file and the span."""

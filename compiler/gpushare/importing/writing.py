@@ -16,6 +16,7 @@ _KEYS = (
     "kubernetes",
     "namespace",
     "adoption",
+    "accept",
     "admission",
     "gitops",
     "platform",

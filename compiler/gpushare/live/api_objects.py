@@ -11,7 +11,6 @@ from typing import Any
 from gpushare import backends, vendors
 from gpushare.backends.dra import IMPLICIT, OUR_CLASSES
 from gpushare.core.printable import visible
-from gpushare.core.units import parse_amount
 from gpushare.live.devices import PodClaim
 from gpushare.live.snapshot import (
     CONDITION,
@@ -26,6 +25,7 @@ from gpushare.live.snapshot import (
     Pod,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.quantity import units
 from gpushare_node.contract.struct import NOTHING, replace
 
 Json = Mapping[str, Any]
@@ -34,7 +34,6 @@ _OURS = "gpushare.dev/"
 _WOULD = "gpushare.dev/would"
 _GPUS = (*vendors.GPU_RESOURCES, OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
 _MAX_LENGTH = 1_000
-_UNIT = 10**9
 
 
 def clean(value: object, limit: int = _MAX_LENGTH) -> str:
@@ -267,9 +266,9 @@ def gpus(numbers: Json) -> Mapping[str, int]:
     found = {}
     for name, quantity in numbers.items():
         if name.startswith(_GPUS):
-            amount = parse_amount(quantity)
+            amount = units(quantity)
             if amount is not None:
-                found[clean(name)] = -(-amount // _UNIT)
+                found[clean(name)] = amount
     return found or NOTHING
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from gpushare.bundle import admission
 from gpushare.compare.files import Files, parsed
-from gpushare.core.units import parse_amount
 from gpushare.core.wording import join_first, join_words
 from gpushare.live import devices
 from gpushare.live.api_objects import clean
 from gpushare.live.snapshot import Snapshot
+from gpushare_node.contract import quantity
 
 _FOLDER = "chart/files/dra/"
 _FORMER = "chart/files/former-classes.yaml"
@@ -155,8 +155,8 @@ def _unlike(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _is_same_amount(wanted: Any, actual: Any) -> bool:
-    amount = parse_amount(wanted)
-    return amount is not None and amount == parse_amount(actual)
+    amount = quantity.billionths(wanted)
+    return amount is not None and amount == quantity.billionths(actual)
 
 
 def _text(value: Any) -> str:

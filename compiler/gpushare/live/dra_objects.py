@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gpushare.backends.dra import DRIVER
-from gpushare.core.units import parse_amount
 from gpushare.live import devices
 from gpushare.live.api_objects import Json, as_map, as_maps, clean
 from gpushare.live.devices import (
@@ -26,9 +25,9 @@ from gpushare.live.devices import (
     Slice,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import NOTHING
 
-_UNIT = 10**9
 _MOST = 10**18
 """No generation or count of a real object is larger."""
 _OURS = ("app.kubernetes.io/name", "gpushare")
@@ -101,9 +100,9 @@ def _capacity(item: Json) -> Capacity:
     return Capacity(value=value, default=amount(policy["default"]) if "default" in policy else value)
 
 
-def amount(quantity: object) -> int:
+def amount(text: object) -> int:
     """Return a quantity in whole units, rounded up; 0 if it is none."""
-    return -(-(parse_amount(quantity) or 0) // _UNIT)
+    return quantity.units(text) or 0
 
 
 def device_class(item: Json) -> DeviceClass:

@@ -34,9 +34,6 @@ from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.steps import amd_release, dra_release, leaving
 from gpushare_node.contract.struct import replace
 
-INTENT_FILE = "intent.yaml"
-"""The intent that the bundle is made from, overlays merged: what reads a bundle reads it, and its bundle is the same."""
-
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
 
 
@@ -122,7 +119,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     yield from _generated(plan, new_lock, policies)
     if not observes:
         yield from _stack(plan, new_lock, upstream_values)
-    yield _yaml(INTENT_FILE, dict(plan.document))
+    yield _yaml(lock.INTENT, dict(plan.document))
     yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
     if snippets:
         yield Artifact(path="nodes/cloud.md", text=snippets)

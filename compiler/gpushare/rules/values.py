@@ -11,13 +11,13 @@ from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.core.units import parse_amount
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
 from gpushare.reading import schema
 from gpushare.rules import fields
 from gpushare.rules.rule import RuleContext, rule
 from gpushare.rules.versions import judging_chart
+from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform", "values")
@@ -263,7 +263,7 @@ def _above_limits(given: Mapping[str, Any], default: Mapping[str, Any]) -> Itera
     kept = {key: value for key, value in default.items() if given.get(key, value) is not None}  # Helm removes null values
     requests, limits = ({**_mapping(kept, key), **_mapping(given, key)} for key in ("requests", "limits"))
     for resource, request in requests.items():
-        requested, limit = parse_amount(request), parse_amount(limits.get(resource))
+        requested, limit = quantity.billionths(request), quantity.billionths(limits.get(resource))
         if requested is not None and limit is not None and requested > limit:
             key = "requests" if resource in _mapping(given, "requests") else "limits"
             message = f"{resource}: a request of {request} is above the limit of {limits[resource]}"

@@ -12,16 +12,17 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.core.printable import visible
-from gpushare.core.units import is_dns_label, is_label_key, parse_amount
+from gpushare.core.units import is_dns_label, is_label_key
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
+from gpushare_node.contract import quantity
 from gpushare_node.contract.struct import Struct, replace
 
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
 """Resources of vendors that no backend serves: gpu.intel.com/i915, habana.ai/gaudi."""
-_BILLION = 10**9
+_MOST = 10**9
 _MAX_NAME = 253
 _ENDED = ("Succeeded", "Failed")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z\Z")
@@ -176,10 +177,10 @@ def _of_container(container: object) -> Counter[str]:
     for name, value in given.items():
         if not isinstance(name, str) or not is_label_key(name) or not is_gpu(name):
             continue
-        amount = parse_amount(value)
-        if amount is None or amount % _BILLION or amount >= _BILLION**2:
+        amount = quantity.whole(value)
+        if amount is None or amount >= _MOST:
             raise _NotUsedError(f"{name} has a value that is no whole number")
-        found[name] += amount // _BILLION
+        found[name] += amount
     return +found
 
 

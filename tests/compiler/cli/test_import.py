@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.compiler.cli.process import gpushare
 from tests.compiler.importing.imports import config_map, node, selected, sharing
+from tests.compiler.rules.intents import pool, written
 
 WARNED = "---\n".join([config_map(sharing().replace("replicas: 4", "replicas: 4\n      renam: x")), selected()])
 
@@ -49,3 +50,19 @@ def test_unreadable_input_and_invalid_name_exit_with_2() -> None:
     assert gpushare("import", "no-such-file").returncode == 2
     assert gpushare("import", "-", "--name", "No Name").returncode == 2
     assert gpushare("import").returncode == 2
+
+
+def test_a_bundle_is_imported_as_the_intent_that_it_was_made_from(tmp_path: Path) -> None:
+    (tmp_path / "intent.yaml").write_text(written(pool()))
+    assert gpushare("compile", "intent.yaml", cwd=tmp_path).returncode == 0
+    done = gpushare("import", "bundle", "-o", "again.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert gpushare("plan", "--exit-code", "bundle", "again.yaml", cwd=tmp_path).returncode == 0
+    inside = tmp_path / "bundle/intent.yaml"
+    inside.write_text(inside.read_text().replace("gpusPerNode: 4", "gpusPerNode: 8"))
+    edited = gpushare("import", "bundle", cwd=tmp_path)
+    assert (edited.returncode, "GS796" in edited.stderr, "gpusPerNode: 8" in edited.stdout) == (0, True, True)
+    assert gpushare("import", "bundle", "--strict", cwd=tmp_path).returncode == 1
+    inside.unlink()
+    refused = gpushare("import", "bundle", cwd=tmp_path)
+    assert (refused.returncode, "no bundle" in refused.stderr) == (2, True)

@@ -1,14 +1,12 @@
 """Clusters with AMD's GPUs: Nodes, DeviceConfigs and the config manager's file become pools."""
 
 import json
-from functools import cache
 from typing import Any
 
 import pytest
 import yaml
 
 from gpushare import pipeline
-from gpushare.bundle import lock
 from gpushare.core.diagnostics import is_error
 from gpushare.importing import InputFile, build
 
@@ -200,72 +198,6 @@ def test_the_managers_taint_is_no_toleration_of_a_pool() -> None:
     [pool] = spec["pools"].values()
     assert pool["tolerations"] == [{"key": "example.org/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     checked(spec)
-
-
-PLATFORMS = [
-    {"stack": "amd-gpu-operator", "version": "v1.4.1"},
-    {"stack": "amd-device-plugin", "version": "0.20.0"},
-    {"stack": "amd-gpu-operator"},
-    {"stack": "gpu-operator", "version": "v25.10.0", "amd": {"stack": "amd-gpu-operator", "version": "v1.4.1"}},
-    {"stack": "device-plugin", "amd": {"stack": "amd-device-plugin"}},
-]
-
-
-def compiled(platform: dict[str, Any]) -> dict[str, str]:
-    def pool(card: str, sharing: dict[str, Any]) -> dict[str, Any]:
-        return {"card": card, "nodes": {"matchLabels": {"x": card}, "expected": 1}, "gpusPerNode": 8, "sharing": sharing}
-
-    pools = {"parts": pool("mi300x", CPX | {"strategy": "single"})}
-    if "amd" in platform:
-        pools["whole"] = pool("a100-sxm4-40gb", {"mode": "exclusive"})
-    document = {"apiVersion": "gpushare.dev/v1", "kind": "ClusterIntent", "metadata": {"name": "lab"}}
-    return made(yaml.safe_dump(document | {"spec": {"platform": platform, "pools": pools}}))
-
-
-@cache
-def made(text: str) -> dict[str, str]:
-    found = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
-    assert found.plan is not None, found.findings
-    return {one.path: one.text for one in found.artifacts}
-
-
-def of_bundle(files: dict[str, str], *parts: str) -> dict[str, Any]:
-    """The platform of the intent that these files of a bundle make."""
-    chosen = [InputFile(name=path, data=text.encode()) for path, text in files.items() if path.startswith(parts)]
-    found = build(chosen, "lab")
-    assert not [one for one in found.findings if one.code == "GS865" or is_error(one)], found.findings
-    spec: dict[str, Any] = yaml.safe_load(found.text)["spec"]
-    checked(spec)
-    platform: dict[str, Any] = spec["platform"]
-    return platform
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_stacks_and_versions_of_a_bundle_come_back(platform: dict[str, Any]) -> None:
-    files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
-    assert of_bundle(files, "nodes/", "chart/files/policies/", "images.txt") == {**partitioner, **platform}
-    assert of_bundle(files, "nodes/", "images.txt").get("amd", platform) == platform.get("amd", platform)
-
-
-@pytest.mark.parametrize(
-    "platform",
-    [
-        {"stack": "existing", "namespace": "rocm"},
-        {"stack": "amd-device-plugin", "namespace": "rocm"},
-        {"stack": "gpu-operator", "amd": {"stack": "existing", "namespace": "rocm"}},
-    ],
-)
-def test_the_namespace_of_amds_stack_comes_back(platform: dict[str, Any]) -> None:
-    files, partitioner = compiled(platform), {"partitioner": "gpushare"} if "amd" in platform else {}
-    found = of_bundle(files, "nodes/", "chart/files/policies/", "images.txt", "chart/values.yaml")
-    del found["image"]
-    assert found == {**partitioner, **platform}
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_pools_of_a_bundle_alone_keep_what_serves_amds_gpus(platform: dict[str, Any]) -> None:
-    existing = {"stack": "existing"}
-    assert of_bundle(compiled(platform), "nodes/") == ({"amd": existing} if "amd" in platform else existing)
 
 
 def test_a_file_of_the_manager_that_is_no_json_is_an_error() -> None:

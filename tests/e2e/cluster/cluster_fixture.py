@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpushare_node.contract import quantity
 from tests.e2e.cluster import images
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace
 from tests.e2e.cluster.cluster import ROOT, Cluster
@@ -428,7 +429,8 @@ def offer_of(node: Object) -> dict[str, int]:
 
 
 def _counted(resources: Mapping[str, str]) -> dict[str, int]:
-    return {key: int(count) for key, count in resources.items() if key.startswith(_GPUS) and count != "0"}
+    counts = {key: quantity.whole(count) for key, count in resources.items() if key.startswith(_GPUS)}
+    return {key: count for key, count in counts.items() if count}
 
 
 def _describe_node(node: Object) -> str:

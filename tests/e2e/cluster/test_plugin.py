@@ -13,6 +13,7 @@ from tests.e2e.cluster.images import PAUSE
 from tests.e2e.cluster.machine import PATIENCE
 
 OPERATOR, ELSEWHERE = "nvidia", "elsewhere"
+INTENT = intent(notebooks=NOTEBOOKS).replace("  pools:", f"  platform: {{namespace: {OPERATOR}}}\n  pools:")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def ready(cluster_fixture: ClusterFixture) -> Iterator[ClusterFixture]:
     cluster_fixture.fleet.stop_plugin(node)
     cluster_fixture.fleet.start_plugin(cluster, node, "--namespace", OPERATOR)
     cluster_fixture.choose(node_1="notebooks")
-    cluster_fixture.install(intent(notebooks=NOTEBOOKS).replace("  pools:", f"  platform: {{namespace: {OPERATOR}}}\n  pools:"))
+    cluster_fixture.install(INTENT)
     cluster_fixture.await_offer("node-1", "notebooks")
     yield cluster_fixture
     cluster_fixture.fleet.stop_plugin(node)
@@ -47,6 +48,21 @@ def test_the_plugin_finds_its_configs_in_the_operators_namespace(ready: ClusterF
     assert ready.offer("node-1") == {SHARED: 8}
     assert ready.bundle is not None
     assert "gpushare-profiles" not in said(ready, "drift", str(ready.bundle))
+
+
+def test_a_node_of_a_thousand_shares_becomes_ready(ready: ClusterFixture) -> None:
+    """The API server writes 1000 as `1k`."""
+    node = ready.node("node-2")
+    ready.equip("node-2", ("t4",) * 8)
+    ready.fleet.stop_plugin(node)
+    ready.fleet.start_plugin(ready.cluster, node, "--namespace", OPERATOR)
+    ready.choose(node_2="lectures")
+    lectures = intent(lectures=NOTEBOOKS.replace("replicas: 4", "replicas: 125")).splitlines()[-1].replace("Node: 2", "Node: 8")
+    ready.install(f"{INTENT}{lectures}\n")
+    ready.await_offer("node-2", "lectures")
+    assert ready.offer("node-2") == {SHARED: 1000}
+    assert ready.state("node-2")["status"]["allocatable"][SHARED] == "1k"
+    ready.choose(node_2=None)
 
 
 def test_a_plugin_that_is_taken_away_makes_the_node_unready_within_a_minute(ready: ClusterFixture) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
 from gpushare_node.reporting.reasons import ConditionReason
+from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, text_of, whole
 from tests.support.fake_api.server import ApiServer
 
@@ -29,6 +30,15 @@ def test_new_node_gets_the_layout_labels_and_resources_of_its_pool(node: LoopNod
     assert node.folder.policy() == text_of(policy)
     assert node.folder.journal() is None
     assert not node.holds_slot()
+
+
+@pytest.mark.parametrize(("replicas", "shown"), [(125, "1k"), (250, "2k")])
+def test_a_node_of_a_thousand_shares_becomes_ready(tmp_path: Path, api: ApiServer, replicas: int, shown: str) -> None:
+    """The API server answers a thousand as `1k`."""
+    node = LoopNode(tmp_path, api, *[A100] * 8)
+    assert node.run(whole(8, replicas=replicas)).reason is ConditionReason.READY
+    assert node.api.node(NAME)["status"]["allocatable"]["nvidia.com/gpu.shared"] == shown
+    assert node.run(whole(8, replicas=replicas)).reason is ConditionReason.READY
 
 
 @pytest.mark.failure_case(3)

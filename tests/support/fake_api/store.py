@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.fake_api.patches import copied
+from tests.support.fake_api.quantities import canonicalise
 from tests.support.fake_api.refusals import Refusal, conflict, expired, not_found
 
 Object = dict[str, Any]
@@ -131,6 +132,8 @@ class Store:
         thing["metadata"]["resourceVersion"] = str(self.version + 1)
         if not (thing.get("spec") or {}).get("taints", True):
             del thing["spec"]["taints"]  # as Go leaves out what is empty
+        if key[0] in ("nodes", "pods"):
+            canonicalise(thing)
         self._objects[key] = thing
         self._note(Change(version=self.version + 1, plural=key[0], before=before, after=copied(thing)))
         return copied(thing)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import NodeView, PodClaim, PodEvent, PodView, Taint
+from gpushare_node.contract.quantity import units
 from gpushare_node.vendors import RESOURCES
 
 Json = Mapping[str, Any]
@@ -73,8 +74,8 @@ def view_pod(pod: Json) -> PodView:
 def _resources(allocatable: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
     """Yield the resources of GPUs' vendors. The API server itself does not allow fractions of an extended resource."""
     for name, quantity in allocatable.items():
-        if name.startswith(RESOURCES) and str(quantity).isdecimal():
-            yield name, int(quantity)
+        if name.startswith(RESOURCES) and (count := units(quantity)) is not None:
+            yield name, count
 
 
 def _requested(spec: Json, status: Json) -> Iterable[str]:
@@ -102,7 +103,7 @@ def _specified(spec: Json) -> Iterable[Json]:
 def _limits(container: Json) -> Iterable[str]:
     """Return the names in a container's limits, without those of which it wants none."""
     limits = (container.get("resources") or {}).get("limits") or {}
-    return [name for name, quantity in limits.items() if str(quantity) != "0"]
+    return [name for name, quantity in limits.items() if units(quantity) != 0]
 
 
 def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:

@@ -10,12 +10,12 @@ import socket
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from gpushare_node.backends.backend import Allocation, CheckpointError, Claim
+from gpushare_node.contract import quantity
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.strict_document import Field
 from gpushare_node.contract.struct import Struct, replace
@@ -28,9 +28,6 @@ _Parsed = TypeVar("_Parsed")
 
 Classes = Mapping[str | None, str]
 """The policy's DeviceClasses by the profile in the names of the driver's devices, None for whole GPUs."""
-_QUANTITY = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]{1,2}))?")
-_BINARY = {name: 1024**power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
-_DECIMAL = {name: Fraction(10) ** power for name, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)}
 _SECONDS = 1.0
 _NONE_LISTENS = (FileNotFoundError, ConnectionRefusedError)
 
@@ -131,17 +128,6 @@ def parse_driver(text: bytes) -> DriverClaims:
     return DriverClaims(results=results, devices=devices)
 
 
-def quantity(text: str) -> Fraction:
-    """Return a quantity of Kubernetes (`3840Mi`, `1e3`, `4`). ValueError if it is none, or less than zero."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None or text.startswith("-"):
-        raise ValueError(f"{text!r:.60} is no quantity")
-    number, binary, decimal, exponent = match.groups()
-    return Fraction(number) * (
-        _BINARY[binary] if binary else _DECIMAL[decimal] if decimal else Fraction(10) ** int(exponent or 0)
-    )
-
-
 def _results(status: Field) -> Iterable[Result]:
     allocation = _optional(status, "allocation")
     for one in _optional(_optional(allocation, "devices"), "results").optional(Field.items) or ():
@@ -160,7 +146,12 @@ def _results(status: Field) -> Iterable[Result]:
 
 
 def _consumed(value: Field | None) -> int | None:
-    return None if value is None else int(quantity(value.text()))
+    if value is None:
+        return None
+    amount = quantity.units(value.text())
+    if amount is None:
+        raise value.refusal("must be a quantity")
+    return amount
 
 
 def _devices(groups: Field) -> Iterable[tuple[str, str]]:

@@ -11,7 +11,7 @@ from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.core.reasons import Reason
-from gpushare.report import drift, images, status, usage
+from gpushare.report import drift, images, simulation, status, usage
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.reporting.reasons import CONDITION, ConditionReason
@@ -119,7 +119,7 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
-DOCUMENTS = (drift.DOCUMENT, images.DOCUMENT, status.DOCUMENT, usage.DOCUMENT)
+DOCUMENTS = (drift.DOCUMENT, images.DOCUMENT, simulation.DOCUMENT, status.DOCUMENT, usage.DOCUMENT)
 """JSON documents of commands whose schema is written from their description."""
 
 PAGES = {

@@ -1,6 +1,5 @@
 """`gpushare simulate`: what becomes of a workload on the pools of an intent, and of other intents beside it."""
 
-import sys
 from collections.abc import Mapping, Sequence
 
 import click
@@ -9,10 +8,10 @@ from gpushare import modes
 from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.core import emit, prices
+from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.printable import visible
-from gpushare.report import simulation_document, simulation_view, terminal
+from gpushare.report import simulation as report
 from gpushare.simulation import engine, supply
 from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.workload.requests import Workload
@@ -79,14 +78,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     inputs.refuse_errors(*read)
     _refuse_on_demand(read)
     found = _simulate(pods, read, _prices(read, prices), scoring)
-    if style == "json":
-        streams.product(emit.json_text(simulation_document.document(found)))
-    elif style == "html":
-        from gpushare.report import simulation_page  # noqa: PLC0415 - as above
-
-        streams.product(simulation_page.page(found, streams.time_of_output()))
-    else:
-        streams.write(simulation_view.render(found, terminal.detect_style(sys.stdout)))
+    streams.report(report.report(found), style)
     return ExitCode.FINDINGS if found.intents[0].never_ran else ExitCode.DONE
 
 

@@ -18,7 +18,7 @@ from gpushare.core.units import MIB, meant_sizes, parse_quantity
 from gpushare.intent import words
 from gpushare.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
-from gpushare.report import simulation_view, size_view, terminal
+from gpushare.report import simulation, size_view, terminal
 from gpushare.sizing import document
 from gpushare.sizing.comparison import Comparison, compare
 from gpushare.sizing.sizing import size
@@ -223,7 +223,7 @@ def _print_intent(compared: Comparison) -> None:
 
 def _warn(workload: Workload) -> None:
     """Say on stderr what of the workload was left out, and what was assumed."""
-    lines = [f"left out: {line}" for line in simulation_view.left_out(workload.left_out)]
+    lines = [f"left out: {line}" for line in simulation.left_out(workload.left_out)]
     lines += [f"assumed: {line}" for line in workload.assumed]
     streams.warn("".join(f"gpushare: {line}\n" for line in lines))
 

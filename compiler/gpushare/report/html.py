@@ -20,7 +20,7 @@ from gpushare.core.palette import Shades
 from gpushare.core.printable import visible
 from gpushare.report import html_table
 from gpushare.report.html_table import Grid
-from gpushare.report.model import Cards, Format, Lines, Part, Report, Section, Table
+from gpushare.report.model import Cards, Format, Lines, Part, Report, Section, Sides, Table
 from gpushare_node.contract.struct import replace
 
 MAX_UNFOLDED = 12
@@ -54,6 +54,8 @@ def _shown(parts: Iterable[Part], tables: list[Grid]) -> Iterator[Part]:
                     yield replace(one, parts=inner)
             case Cards():
                 yield replace(one, cards=[replace(card, parts=list(_shown(card.parts, tables))) for card in one.cards])
+            case Sides():
+                yield replace(one, sides=[replace(side, parts=list(_shown(side.parts, tables))) for side in one.sides])
             case Lines():
                 if one.lines:
                     yield one

@@ -100,6 +100,30 @@ class Lines(Part):
     indent: int | None = None
 
 
+class Drawing(Part):
+    """A drawing of curves on the page: `paths` are classes of the style and SVG paths in the box of curves.py.
+
+    `title` is what it shows in words, `legend` the classes and words of its colours; `top` is what its height is, `ticks` are
+    what is below it, from the left to the right.
+    """
+
+    kind = "drawing"
+    where: Format = Format.PAGE
+    title: str
+    paths: Sequence[tuple[str, str]]
+    ticks: Sequence[str]
+    legend: Sequence[tuple[str, str]] = ()
+    top: str = ""
+
+
+class Legend(Part):
+    """What the colours of drawings mean: classes of the style and words."""
+
+    kind = "legend"
+    where: Format = Format.PAGE
+    entries: Sequence[tuple[str, str]]
+
+
 class Card(Part):
     """A pool on the page, folded if there are many: who it is, and the parts about it.
 
@@ -140,6 +164,14 @@ class Section(Part):
     id: str = ""
     title: str = ""
     parts: Sequence[Part]
+
+
+class Sides(Part):
+    """Parts side by side on the page, each side under its title if it has one."""
+
+    kind = "sides"
+    where: Format = Format.PAGE
+    sides: Sequence[Section]
 
 
 def bare(*parts: Part) -> Section:

@@ -1,4 +1,4 @@
-"""`gpushare simulate --html`: what the page has, whatever was simulated."""
+"""`gpushare simulate --shown`: what the page has, whatever was simulated."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from gpushare.cli.commands import commands
 from gpushare.intent.types import SharePlacement
-from gpushare.report import simulation_page
+from gpushare.report import html, simulation
 from gpushare.simulation.outcome import Outcome, Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
 from gpushare.simulation.supply import PoolSupply, Supply
@@ -67,7 +67,8 @@ def simulated(file: str = "intent.yaml", name: str = "notebooks", points: tuple[
 
 def page(*intents: Simulated, workload: Workload | None = None) -> str:
     workload = workload or Workload(source="pods.csv", pods=(PodRequest(namespace="a", name="b"),))
-    return simulation_page.page(Simulations(workload=workload, scoring="least-allocated", intents=intents), WHEN)
+    found = Simulations(workload=workload, scoring="least-allocated", intents=intents)
+    return html.page(simulation.report(found), WHEN)
 
 
 def steps(*shares: int, pending: int = 0) -> tuple[Point, ...]:
@@ -86,9 +87,9 @@ def test_page_has_what_the_text_and_the_document_say(tmp_path: Path) -> None:
     (tmp_path / "pods.csv").write_text(f"memory,arrival,duration\n{rows}99Gi,0,1h\n2GB,0,1h\n")
     files = [str(tmp_path / name) for name in ("intent.yaml", "pods.csv", "other.yaml")]
     call = ["simulate", files[0], "--workload", files[1], "--compare", files[2]]
-    html = CliRunner().invoke(commands, [*call, "--html"], standalone_mode=False, env={"SOURCE_DATE_EPOCH": "1"}).stdout
+    shown = CliRunner().invoke(commands, [*call, "--html"], standalone_mode=False, env={"SOURCE_DATE_EPOCH": "1"}).stdout
     document = json.loads(CliRunner().invoke(commands, [*call, "--format", "json"], standalone_mode=False).stdout)
-    seen = Page(html)
+    seen = Page(shown)
     for one in document["intents"]:
         assert one["file"] in seen.text
         assert f"{one['gpuHours']:,.1f}" in seen.text
@@ -106,15 +107,15 @@ def test_page_has_what_the_text_and_the_document_say(tmp_path: Path) -> None:
 
 def test_sides_of_a_pool_have_one_scale() -> None:
     """What is twice as much on one side is twice as high."""
-    html = page(simulated(points=steps(2, 0)), simulated("other.yaml", points=steps(4, 0)))
-    before, after = re.findall(r'<path class="used stroke" d="M0 100H0V([0-9]+)', html)
+    shown = page(simulated(points=steps(2, 0)), simulated("other.yaml", points=steps(4, 0)))
+    before, after = re.findall(r'<path class="used stroke" d="M0 100H0V([0-9]+)', shown)
     assert 100 - int(after) == pytest.approx(2 * (100 - int(before)), abs=1)
-    assert html.count('class="offered stroke"') == 4
+    assert shown.count('class="offered stroke"') == 4
 
 
 def test_pools_of_one_side_alone_are_shown() -> None:
-    html = page(simulated(points=steps(2, 0)), simulated("other.yaml", "training", points=steps(4, 0)))
-    assert html.count("no pool of this name") == 2
+    shown = page(simulated(points=steps(2, 0)), simulated("other.yaml", "training", points=steps(4, 0)))
+    assert shown.count("no pool of this name") == 2
 
 
 def test_only_waiting_pods_have_a_curve_of_waiting() -> None:
@@ -124,15 +125,15 @@ def test_only_waiting_pods_have_a_curve_of_waiting() -> None:
 
 def test_memory_that_is_not_known_has_no_curve() -> None:
     unknown = tuple(replace(point, granted_mib=None) for point in steps(2, 0))
-    html = page(simulated(points=unknown))
-    assert 'class="granted' not in html
-    assert 'class="asked' in html
+    shown = page(simulated(points=unknown))
+    assert 'class="granted' not in shown
+    assert 'class="asked' in shown
 
 
 def test_a_workload_that_stays_has_no_time_and_no_curves() -> None:
-    html = page(simulated(points=steps(2)))
-    assert "<svg" not in html
-    assert "pool-notebooks" in html
+    shown = page(simulated(points=steps(2)))
+    assert "<svg" not in shown
+    assert "pool-notebooks" in shown
 
 
 def test_ten_thousand_events_on_many_pools_are_a_page_of_bounded_size() -> None:
@@ -153,10 +154,10 @@ def test_hostile_texts_are_escaped_on_the_page() -> None:
     outcome = replace(hostile.outcome, pools=(lost,), unserved={HOSTILE: 1}, assumed=(HOSTILE,))
     workload = Workload(source=HOSTILE, pods=(), left_out=(LeftOut(line=1, column=1, reason=HOSTILE),), unused=(HOSTILE,))
     both = (replace(hostile, outcome=outcome, name=HOSTILE), simulated("other.yaml"))
-    html = page(*both, workload=workload)
-    assert html.count("<script") == 1
-    assert "<img" not in html
-    assert "\u202e" not in html
+    shown = page(*both, workload=workload)
+    assert shown.count("<script") == 1
+    assert "<img" not in shown
+    assert "\u202e" not in shown
     assert not [
-        tag for tag, found in Page(html).attributes if {"src", "style", "onclick", "href"} & found.keys() and tag != "a"
+        tag for tag, found in Page(shown).attributes if {"src", "style", "onclick", "href"} & found.keys() and tag != "a"
     ]

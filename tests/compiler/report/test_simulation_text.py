@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.intent.types import SharePlacement
-from gpushare.report import simulation_view
+from gpushare.report import simulation, text
 from gpushare.report.terminal import Style
 from gpushare.simulation.outcome import Bounds, Outcome, Point, PoolOutcome
 from gpushare.simulation.simulated import Simulated, Simulations
@@ -57,7 +57,7 @@ def simulated(file: str = "intent.yaml", outcome: Outcome = OUTCOME) -> Simulate
 
 def rendered(*intents: Simulated, workload: Workload = WORKLOAD, style: Style = WIDE) -> str:
     found = Simulations(workload=workload, scoring="least-allocated", intents=intents or (simulated(),))
-    return simulation_view.render(found, style)
+    return text.render(simulation.report(found), style)
 
 
 def changed(**changes: Any) -> Outcome:
@@ -79,16 +79,16 @@ def changed(**changes: Any) -> Outcome:
     ],
 )
 def test_verdict_is_one_sentence(outcome: Outcome, verdict: str) -> None:
-    assert simulation_view.verdict(simulated(outcome=outcome)) == verdict
+    assert simulation.verdict(simulated(outcome=outcome)) == verdict
     assert f"\n{verdict}\n" in rendered(simulated(outcome=outcome))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("seconds", "shown"),
     [(0, "0s"), (59, "59s"), (3600, "1h"), (3661, "1h1m"), (90_000, "1d1h"), (86_405, "1d"), (605, "10m5s")],
 )
-def test_duration_has_two_units(seconds: int, text: str) -> None:
-    assert simulation_view.duration(seconds) == text
+def test_duration_has_two_units(seconds: int, shown: str) -> None:
+    assert simulation.duration(seconds) == shown
 
 
 def test_tables_have_the_numbers_of_each_pool() -> None:
@@ -101,12 +101,12 @@ def test_tables_have_the_numbers_of_each_pool() -> None:
 def test_unknown_numbers_and_pools_without_a_number_of_nodes() -> None:
     point = replace(POINT, granted_mib=None)
     unknown = changed(gpu_hours=None, used_gpu_hours=None, stranded_mib=None, cost=None, is_open=True, peak=point)
-    text = rendered(simulated(outcome=replace(unknown, end=None, cost=None)))
-    rows = [line.split() for line in text.splitlines()]
+    shown = rendered(simulated(outcome=replace(unknown, end=None, cost=None)))
+    rows = [line.split() for line in shown.splitlines()]
     assert ["notebooks", "t4", "2", "needed", "4", "16", "9", "0", "0s"] in rows
     assert ["notebooks", "1h", "3", "1", "6.0", "-", "-", "-", "-"] in rows
-    assert "without an end" in text
-    assert "COST" not in text
+    assert "without an end" in shown
+    assert "COST" not in shown
 
 
 def test_workload_without_an_end_has_a_cost_per_hour() -> None:
@@ -115,17 +115,17 @@ def test_workload_without_an_end_has_a_cost_per_hour() -> None:
 
 def test_several_pools_are_added_up() -> None:
     pools = (POOL, replace(POOL, name="training", cost=1.5))
-    text = rendered(simulated(outcome=replace(OUTCOME, pools=pools, cost=5.5)))
-    assert "in all: 4 nodes with 8 GPUs" in text
-    assert "cost in all: 5.50 EUR" in text
+    shown = rendered(simulated(outcome=replace(OUTCOME, pools=pools, cost=5.5)))
+    assert "in all: 4 nodes with 8 GPUs" in shown
+    assert "cost in all: 5.50 EUR" in shown
 
 
 def test_a_cost_that_is_not_known_is_a_question_mark_and_its_pool_is_named() -> None:
     pools = (replace(POOL, is_hourly=True), replace(POOL, name="training", cost=None))
     partly = simulated("other.yaml", replace(OUTCOME, pools=pools, cost=None))
-    text = rendered(partly)
-    assert "cost in all: 4.00 EUR an hour, without training: the price is not known" in text
-    assert [line.split()[-1] for line in text.splitlines() if line.startswith("training")][-1] == "?"
+    shown = rendered(partly)
+    assert "cost in all: 4.00 EUR an hour, without training: the price is not known" in shown
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith("training")][-1] == "?"
     compared = rendered(simulated(outcome=changed(is_hourly=True)), partly)
     assert [line.split()[-1] for line in compared.splitlines() if line.startswith("other.yaml  ")] == ["?"]
     assert "other.yaml: the price of training is not known." in compared
@@ -133,47 +133,51 @@ def test_a_cost_that_is_not_known_is_a_question_mark_and_its_pool_is_named() -> 
 
 def test_intents_are_compared_with_the_first_and_differences_add_up() -> None:
     fewer = replace(changed(nodes=1, gpu_hours=4.06, waited_seconds=540), cost=2.004)
-    text = rendered(simulated(), simulated("other.yaml", fewer))
-    rows = [line.split() for line in text.splitlines()]
+    shown = rendered(simulated(), simulated("other.yaml", fewer))
+    rows = [line.split() for line in shown.splitlines()]
     assert ["intent.yaml", "0", "0s", "2", "4", "10.0", "8.0", "4.00"] in rows
     other = ["other.yaml", "0", "1m", "(+1m)", "1", "(-1)", "2", "(-2)", "10.0", "4.1", "(-3.9)", "2.00", "(-2.00)"]
     assert other in rows
-    assert text.index("intent.yaml: all 9 pods ran") < text.index("In parentheses: the difference from intent.yaml.")
-    assert text.count("one thing") == 1
+    assert shown.index("intent.yaml: all 9 pods ran") < shown.index("In parentheses: the difference from intent.yaml.")
+    assert shown.count("one thing") == 1
 
 
 @pytest.mark.parametrize("other", [replace(OUTCOME, currency="USD"), changed(is_hourly=True)])
 def test_costs_in_several_currencies_or_of_other_times_are_not_compared(other: Outcome) -> None:
-    text = rendered(simulated(), simulated("other.yaml", other))
-    assert "Costs in several currencies, or of an hour and of a whole workload, are not compared." in text
-    comparison = text[text.index("INTENT") : text.index("In parentheses")]
+    shown = rendered(simulated(), simulated("other.yaml", other))
+    assert "Costs in several currencies, or of an hour and of a whole workload, are not compared." in shown
+    comparison = shown[shown.index("INTENT") : shown.index("In parentheses")]
     assert "COST" not in comparison
-    assert simulation_view.use_rows(simulated(), are_mixed=True)[1][0][-1] == "4.00 EUR"
+
+
+def test_costs_of_intents_are_each_under_their_header() -> None:
+    shown = rendered(simulated(), simulated("other.yaml", replace(OUTCOME, currency="USD")))
+    assert shown.index("COST EUR") < shown.index("COST USD")
 
 
 def test_bounds_are_a_sentence() -> None:
-    text = rendered(simulated(outcome=replace(OUTCOME, bounds=Bounds(lower=6087, free_sizes=6330, whole=7433))))
-    assert "at least 6,087 with any layout, 6,330 by best fit if each GPU could be cut freely, 7,433 if every pod" in text
+    shown = rendered(simulated(outcome=replace(OUTCOME, bounds=Bounds(lower=6087, free_sizes=6330, whole=7433))))
+    assert "at least 6,087 with any layout, 6,330 by best fit if each GPU could be cut freely, 7,433 if every pod" in shown
 
 
 def test_rows_left_out_are_grouped_by_reason_and_cut_off() -> None:
     alike = [LeftOut(line=line, column=3, reason="it asks for no GPU") for line in (2, 5, 7, 8, 9)]
     others = [LeftOut(line=20 + number, column=number, reason=f"reason {number}") for number in range(12)]
-    text = rendered(workload=replace(WORKLOAD, left_out=(*others, *alike), unused=("a", "b")))
-    assert "left out: 17 of 26 rows\n  lines 2, 5, 7 and 2 more: it asks for no GPU\n  line 20: reason 0\n" in text
-    assert "  line 21, column 1: reason 1\n" in text
-    assert "  and 5 further reasons\n" in text
-    assert "columns not used: a and b" in text
+    shown = rendered(workload=replace(WORKLOAD, left_out=(*others, *alike), unused=("a", "b")))
+    assert "left out: 17 of 26 rows\n  lines 2, 5, 7 and 2 more: it asks for no GPU\n  line 20: reason 0\n" in shown
+    assert "  line 21, column 1: reason 1\n" in shown
+    assert "  and 5 further reasons\n" in shown
+    assert "columns not used: a and b" in shown
 
 
 def test_names_from_outside_cannot_control_the_terminal() -> None:
     workload = replace(WORKLOAD, source="a\x1b[2Jb", left_out=(LeftOut(line=2, column=0, reason="\x1b[31m"),))
     outcome = replace(OUTCOME, unserved={"\x1b]0;x\x07": 1}, assumed=("\u202ex",))
-    text = rendered(simulated("\x1b[1m", outcome), simulated("b"), workload=workload)
-    assert text.replace("\n", "").isprintable()
+    shown = rendered(simulated("\x1b[1m", outcome), simulated("b"), workload=workload)
+    assert shown.replace("\n", "").isprintable()
 
 
 def test_narrow_terminal_keeps_names_and_verdict() -> None:
-    text = rendered(style=Style(columns=50))
-    assert "all 9 pods ran" in text
-    assert all(len(line) <= 50 for line in text.splitlines())
+    shown = rendered(style=Style(columns=50))
+    assert "all 9 pods ran" in shown
+    assert all(len(line) <= 50 for line in shown.splitlines())

@@ -1,6 +1,5 @@
 """`make docs`: writes the generated pages, the table of reasons, and the schemas of the commands' JSON documents."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -10,11 +9,10 @@ import click
 from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
-from gpushare.core.reasons import Reason
 from gpushare.report import drift, images, simulation, status, usage
+from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
-from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
@@ -68,14 +66,6 @@ def _status(reason: ConditionReason) -> str:
     return f"{reason.value.is_ready}, *failure*" if reason.value.is_failure else str(reason.value.is_ready)
 
 
-def reasons_table() -> str:
-    """Return what the compiler needs of them as JSON: it never imports the runtime."""
-    reasons = {
-        reason.word: {name: getattr(reason.value, name) for name in Reason.__annotations__} for reason in ConditionReason
-    }
-    return json.dumps(reasons, indent=1) + "\n"
-
-
 def metrics_page() -> str:
     """Return the page with every metric of enforcement, its kind, its labels and its help text."""
     registry = Registry()
@@ -123,7 +113,6 @@ DOCUMENTS = (drift.DOCUMENT, images.DOCUMENT, simulation.DOCUMENT, status.DOCUME
 """JSON documents of commands whose schema is written from their description."""
 
 PAGES = {
-    "compiler/gpushare/core/reasons.json": reasons_table,  # The alerts read it.
     "docs/findings.md": findings_page,
     "docs/cards.md": cards_page,
     "docs/reasons.md": reasons_page,

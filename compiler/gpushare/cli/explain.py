@@ -11,10 +11,10 @@ from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, 
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import finding_texts
 from gpushare.core.printable import visible
-from gpushare.core.reasons import reasons
 from gpushare.core.units import is_dns_subdomain
 from gpushare.report import terminal
 from gpushare.report.terminal import BOLD, CYAN, Style, wrapped
+from gpushare_node.contract.reasons import REASONS
 
 if TYPE_CHECKING:
     from gpushare.live.diagnosis import Diagnosis
@@ -62,10 +62,10 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
 
 def _reason(word: str, style: Style) -> str:
     """Return the text on a condition's reason, empty if there is none of that name."""
-    name = {known.lower(): known for known in reasons()}.get(word.lower())
+    name = {known.lower(): known for known in REASONS}.get(word.lower())
     if name is None:
         return ""
-    reason = reasons()[name]
+    reason = REASONS[name]
     state = "True" if reason.is_ready else "False"
     shown = style.paint(f"{name}: GPUShareReady is {state}", BOLD) + "\n"
     return shown + "\n" + wrapped(reason.means, style) + "\n" + wrapped(f"What to do: {reason.remedy}", style, indent=2)
@@ -99,7 +99,7 @@ def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
             f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
             "write NAMESPACE/POD for a pod of another namespace",
         )
-    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(reasons()))
+    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(REASONS))
     return CouldNotRunError(
         f"no finding has the code {what!r}, no condition that reason", hint or "`gpushare explain` lists all codes"
     )

@@ -40,11 +40,6 @@ def schema(name: str) -> Path:
     return _PACKAGE / "schemas" / f"{name}.json"
 
 
-def reasons() -> Path:
-    """Return the reasons of the node condition with their meanings and remedies, as the node runtime defines them."""
-    return _PACKAGE / "core" / "reasons.json"
-
-
 def findings() -> Path:
     """Return the folder of finding texts, one `<code>.md` each: meaning, a bad and a good example."""
     return _PACKAGE / "findings"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from gpushare.backends.dra import OUR_CLASSES
-from gpushare.core.reasons import reasons
 from gpushare.core.wording import join_first, join_words
 from gpushare.live import allocation, belief, live_pools, pending_claims, refusals, slices, status
 from gpushare.live.cause import Cause
@@ -11,6 +10,7 @@ from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 from gpushare.nodes.own_labels import AWAY_LABEL
+from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
@@ -98,7 +98,7 @@ def _of_reason(reason: str, message: str) -> Cause:
         remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
         remedy += f"{AWAY_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
-    known = reasons().get(reason)
+    known = REASONS.get(reason)
     detail = f": {message.removesuffix('.')}." if message else "."
     if known is None:
         remedy = "This gpushare does not know the reason: use the release that the cluster has."

@@ -14,7 +14,6 @@ from gpushare.backends import vgpu
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
-from gpushare.core.reasons import reasons
 from gpushare.core.wording import join_first
 from gpushare.intent.types import Backend
 from gpushare.live import belief, dra_drift, live_pools, slices
@@ -34,6 +33,7 @@ from gpushare.live.snapshot import (
     Snapshot,
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
+from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
 _PROFILES = "chart/files/profiles/"
@@ -312,7 +312,7 @@ def _one_node(
         yield _node(Kind.SLICES, node.name, wants, offer.problem, why)
     if not condition.is_true and not is_offer_alone:
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
-        known = reasons().get(condition.reason)
+        known = REASONS.get(condition.reason)
         kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
     for label in (POOL_LABEL, PROFILE_LABEL, BACKEND_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare import vendors
-from gpushare.core.reasons import reasons
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
 NAMESPACE = "gpu-system"
@@ -35,8 +35,8 @@ _XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
 """Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
 _ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
 """Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
-_BLIND = "|".join(word for word, one in reasons().items() if one.caps_unenforced)
-_GPU_FAULTS = "|".join(word for word, one in reasons().items() if one.is_gpu_fault)
+_BLIND = "|".join(word for word, one in REASONS.items() if one.caps_unenforced)
+_GPU_FAULTS = "|".join(word for word, one in REASONS.items() if one.is_gpu_fault)
 
 
 class Recording(Struct):

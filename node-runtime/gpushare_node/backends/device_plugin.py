@@ -19,9 +19,9 @@ from gpushare_node.backends.backend import (
     about_unregistered,
 )
 from gpushare_node.contract.policy import Policy, Stack
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reporting.outcome import Unmet, join_first
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import RESOURCES, UUIDS, advertised, is_gpu_resource, is_read_once, of
 
 _APP, _NAME = "app", "app.kubernetes.io/name"

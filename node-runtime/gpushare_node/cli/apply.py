@@ -22,13 +22,13 @@ from gpushare_node.cli.wiring import (
     vendor_of,
 )
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reporting.outcome import Outcome, Status, StepResult, is_failed
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import DriverError
 
 

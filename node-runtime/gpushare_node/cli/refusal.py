@@ -11,11 +11,11 @@ from gpushare_node.cli.policy_file import PolicyFileError, read_policy
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
 from gpushare_node.contract.policy import read
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.membership import Standing, is_requested
 from gpushare_node.reporting.outcome import join_first
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import DriverError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ The condition ignores a single odd cycle, and reports what lasts. Nothing here t
 from collections.abc import Hashable, Iterable
 
 from gpushare_node.adapters.kube.cluster import Cluster, Event, EventType
+from gpushare_node.contract import reasons
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.grants import Noticed
 from gpushare_node.enforce.identities import PodIndex
@@ -14,7 +15,7 @@ from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Verdict
-from gpushare_node.reporting import messages, reasons
+from gpushare_node.reporting import messages
 from gpushare_node.reporting.messages import EventReason
 
 LASTING_SECONDS = 60

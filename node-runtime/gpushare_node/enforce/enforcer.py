@@ -15,6 +15,7 @@ from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabiliti
 from gpushare_node.adapters.procs.processes import Processes
 from gpushare_node.backends.backend import Backend
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.enforce.actions import Actions, MpsControl
@@ -33,7 +34,6 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import DEFAULTS, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import ACCESS_LOST, Code, DriverError
 

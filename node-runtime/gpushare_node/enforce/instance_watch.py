@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpushare_node.backends.backend import Allocation
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.reporting.outcome import Unmet, join_first
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import UUIDS, is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo
 

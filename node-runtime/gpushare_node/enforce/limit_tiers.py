@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 
 from gpushare_node.contract.policy import Mechanism, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -18,7 +19,6 @@ from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, GuardInput, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.reporting.outcome import Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import Driver, DriverError
 

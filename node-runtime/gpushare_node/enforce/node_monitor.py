@@ -25,6 +25,7 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
 )
 from gpushare_node.adapters.kube.connection import jitter
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
@@ -32,7 +33,6 @@ from gpushare_node.gpus.view import has_wrong_mode
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.messages import EventReason
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import GpuInfo, Xid
 
 _NODE_SECONDS = 600.0

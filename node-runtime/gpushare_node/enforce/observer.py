@@ -9,9 +9,9 @@ from functools import partial
 
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import jitter
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import GpuInfo
 
 _CHANGE_SECONDS = 60.0

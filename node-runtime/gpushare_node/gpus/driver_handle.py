@@ -5,8 +5,8 @@ Owns when the driver is opened and closed, and the wait for one that is not load
 
 from collections.abc import Callable
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Clock
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import ACCESS_LOST, Code, Driver, DriverError, GpuInfo, Partitionable, partitionable
 
 _MAX_PAUSE_SECONDS = 30.0

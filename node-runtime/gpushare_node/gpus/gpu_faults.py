@@ -1,9 +1,9 @@
 """What GPUs that we leave alone mean for the node: the worst reason, which are missing, whether the others match. Pure."""
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.plan import Unfit
-from gpushare_node.reporting.reasons import ConditionReason
 
 _FAULTS_WORST_FIRST = (
     UnfitReason.CARD_MISMATCH,

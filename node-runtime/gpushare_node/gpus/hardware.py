@@ -11,6 +11,7 @@ from gpushare_node.adapters.host.programs import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
@@ -22,7 +23,6 @@ from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
 from gpushare_node.gpus.view import GpuView, build_view, registrable
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reporting.outcome import Status, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Driver, DriverError
 
 __all__ = ["GpuView", "Hardware", "PartitionResult"]

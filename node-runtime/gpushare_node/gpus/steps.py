@@ -8,12 +8,12 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from gpushare_node.adapters.host.programs import Machine
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.programs import openers_text
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import FaultKind
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Activation, Code, DriverError, GpuInfo, GpuInstance
 
 _MODE_PAUSES_SECONDS = (2.0, 4.0, 8.0, 16.0, 30.0)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from gpushare_node.adapters.host.state_dir import FormerGpu, InstanceSpec
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.rollback import former_of, instance_spec, is_whole, rollback_plan
@@ -18,7 +19,6 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import GpuPlan
 from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig, EnableMig, Operation
 from gpushare_node.reporting.outcome import Status, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import DriverError, GpuInfo, GpuInstance
 
 _MAX_ROUNDS = 3

@@ -28,13 +28,13 @@ from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError, about_unregistered, cleanup_commands
 from gpushare_node.contract.policy import Backend, Policy, Stack
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Holder, asks_for_gpus, find_devices, without_lost
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import is_gpu_resource, of
 
 _LEAVE_SECONDS = 300.0

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.contract.policy import Policy, Stack
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import CLIENT_APPS, CLIENT_LABELS, PARTITIONER_APPS
 
 _PAUSED = "paused-for-mig-change"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from gpushare_node.adapters.kube.cluster import ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import PartitionResult
@@ -29,7 +30,6 @@ from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import asks_for_gpus
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import GpuVendor

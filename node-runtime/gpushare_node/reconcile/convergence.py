@@ -7,6 +7,7 @@ from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, RETRY_ANNOTATION, NodeView
 from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
@@ -22,7 +23,6 @@ from gpushare_node.reconcile.rollout_window import Change, change_seconds
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import LAYOUT_TAINTS
 
 _BACKING_OFF = (

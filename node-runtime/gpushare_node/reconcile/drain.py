@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
@@ -20,7 +21,6 @@ from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gpushare_node import membership
 from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView
@@ -17,7 +18,6 @@ from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
 
 _SERVER_SECONDS = 300.0

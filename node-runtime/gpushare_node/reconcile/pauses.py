@@ -7,10 +7,10 @@ import math
 from typing import NamedTuple
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION, RETRY_ANNOTATION, ClusterError
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.reconcile.run_context import SILENT_SECONDS, RunContext
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import ConditionReason
 
 _FIRST_PAUSE_SECONDS = 60.0
 _FIRST_POOL_SECONDS = 15.0

@@ -10,10 +10,10 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.reconcile.run_context import Relabelling, RunContext
 from gpushare_node.reporting.outcome import Status, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import UUIDS
 
 _WAIT_SECONDS = 300.0

@@ -17,6 +17,7 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import Backend, Partitioner
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.membership import Standing, find_owner
@@ -29,7 +30,6 @@ from gpushare_node.reconcile.retry import Retry
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status
-from gpushare_node.reporting.reasons import ConditionReason
 
 
 def reconcile(deps: Dependencies, desired: DesiredPolicy, *, hold: bool = False) -> Outcome:

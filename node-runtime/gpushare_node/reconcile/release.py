@@ -18,6 +18,7 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
 from gpushare_node.gpus.hardware import Hardware
@@ -30,7 +31,6 @@ from gpushare_node.reconcile.publication import remove_labels
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 
 _FORGET_SECONDS = 60.0
 """How long the plugin may take to withdraw devices that no longer exist, before pods are admitted again."""

@@ -5,12 +5,12 @@ from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, ClusterError
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Stopped
 from gpushare_node.reconcile.pauses import Pauses
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Code, DriverError
 
 

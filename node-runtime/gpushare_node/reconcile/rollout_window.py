@@ -17,6 +17,7 @@ What the plugin offers at the moment does not count: while it restarts it offers
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL, NodeView
 from gpushare_node.contract.policy import Backend, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
@@ -24,7 +25,6 @@ from gpushare_node.membership import layout_request
 from gpushare_node.partition.operations import CreateInstance
 from gpushare_node.partition.state import Gpu
 from gpushare_node.reporting.outcome import Blocked
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import of
 
 

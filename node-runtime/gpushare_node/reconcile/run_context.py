@@ -19,6 +19,7 @@ from gpushare_node.adapters.kube.cluster import (
 from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, PolicyError, read
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import Selection, Standing, is_requested
@@ -27,7 +28,6 @@ from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult, Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import NoExecuteTaint

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
-from gpushare_node.reporting.reasons import ConditionReason
 
 
 class Status(StrEnum):

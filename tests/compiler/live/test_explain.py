@@ -1,13 +1,12 @@
 """`gpushare explain`: reasons without a cluster; nodes and pods of a running one."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gpushare.core import resources
+from gpushare_node.contract.reasons import REASONS
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, LiveCluster
 from tests.compiler.live.conftest import Ask
@@ -22,11 +21,10 @@ def test_a_reason_needs_no_cluster(tmp_path: Path) -> None:
         assert "What to do: Drain the node" in done.stdout
 
 
-@pytest.mark.parametrize("word", sorted(json.loads(resources.reasons().read_text())))
+@pytest.mark.parametrize("word", sorted(REASONS))
 def test_every_reason_has_a_meaning_and_a_remedy(word: str) -> None:
-    reason = json.loads(resources.reasons().read_text())[word]
-    assert reason["means"]
-    assert reason["remedy"]
+    assert REASONS[word].means
+    assert REASONS[word].remedy
 
 
 def test_unknown_explain_argument_is_refused_without_a_cluster(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gpushare.monitoring.alerts import ALERTS, RECORDINGS, groups
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Registry
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.compiler.monitoring.series import CASES
 from tests.support.paths import ROOT
 

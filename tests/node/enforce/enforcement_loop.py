@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, RecordedCluster
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, lives, pod, pod_uid
 from tests.node.enforce.enforcement_loop import VIEW, EnforcementLoop

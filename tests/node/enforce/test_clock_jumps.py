@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.kube import rollout_slots
 from gpushare_node.contract.policy import OnBusy
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.enforce.enforcement import NOON, OLD, EnforcementFixture, await_end, container_id, lives
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout, take_slot
 from tests.support.fake_api.server import ApiServer

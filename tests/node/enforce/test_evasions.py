@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import Files
 from gpushare_node.adapters.procs.processes import SignalResult
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.enforce.enforcement import (
     OLD,
     SHARED,

@@ -6,8 +6,8 @@ import pytest
 
 from gpushare_node.adapters.procs import linux
 from gpushare_node.adapters.procs.processes import SignalResult
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.process_fixtures import SLEEPING, systemd_path
 

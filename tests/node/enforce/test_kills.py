@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.procs.processes import ProcessIdentity, Signal, SignalResult
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.guard.inputs import Settings
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import MAPPED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import CHANGING, GRACEFUL, IGNORING_SIGTERM, NAMED, ProcessPool, said, systemd_path, tell

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
 from gpushare_node.enforce import inventory
 from gpushare_node.enforce.loop import EXIT_HUNG
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import NODE
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PodClaim
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, container_id, lives, pod_uid
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import IGNORING_SIGTERM, NAMED, SLEEPING, ProcessPool, systemd_path

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, NodeView
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import server
 from tests.node.enforce.enforcement import await_end
 from tests.node.enforce.enforcement_loop import LABELS, EnforcementLoop

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import MigInfo
 from tests.node.enforce.enforcement import SHARED, pod
 from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop

@@ -3,8 +3,8 @@
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Code
 from tests.node.gpus.gpu_node import CREATE, MIXED, OTHER, SEVEN, GpuNode, policy
 

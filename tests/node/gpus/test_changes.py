@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.contract.policy import Mode
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reporting.outcome import Status
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import H100, IDS, SEVEN, GpuNode, policy
 from tests.node.partition import builders
 

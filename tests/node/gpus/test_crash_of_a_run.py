@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.contract.policy import Policy
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100, SEVEN, GpuNode, policy
 
 TENANT = 4_000_001

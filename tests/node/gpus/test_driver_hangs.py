@@ -8,9 +8,9 @@ import pytest
 
 from gpushare_node.adapters.host import programs
 from gpushare_node.adapters.host.programs import Program
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import Code, DriverError, partitionable
 from gpushare_node.vendors.nvidia.session import Session

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDirError
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus import hardware
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Status
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Code, Partitionable
 from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import A100, CREATE, H100, IDS, MIXED, OTHER, SEVEN, GpuNode, policy

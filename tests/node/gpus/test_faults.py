@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.reporting.outcome import Status, is_failed
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.driver import Code, DriverError
 from tests.node.gpus.gpu_node import A100, SEVEN, GpuNode, policy
 from tests.support.paths import ROOT

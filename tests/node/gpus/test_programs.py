@@ -8,8 +8,8 @@ from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import ProcessIdentity
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.gpus.programs import with_programs
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import SEVEN, GpuNode, policy
 from tests.support.process_fixtures import CONTAINER_B, NAMED, POD_A, POD_B, SLEEPING, FakeProc, ProcessPool, systemd_path
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.vendors.driver import Code
 from tests.node.gpus.gpu_node import A100, MIXED, OTHER, SEVEN, GpuNode, policy
 

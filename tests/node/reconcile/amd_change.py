@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.amd_node import AmdNode, amd
 from tests.support.fake_amd.config_manager import LABEL
 

@@ -8,10 +8,10 @@ from random import Random
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.policy import OnBusy, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100, H100
 from tests.node.reconcile.chaos_node import SLOT, ChaosNode, is_clean
 from tests.node.reconcile.loop_node import mig, rollout, whole

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import LoopNode, rollout, whole
 from tests.support.fake_api.server import ApiServer
 

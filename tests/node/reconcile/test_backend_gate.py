@@ -9,10 +9,10 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.reporting.outcome import Outcome, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.chaos_node import is_clean

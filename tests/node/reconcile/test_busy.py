@@ -7,8 +7,8 @@ import pytest
 from gpushare_node.adapters.kube import rollout_slots
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Mode, OnBusy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, SLOT, TWO, LoopNode, mig, rollout, take_slot, text_of, whole
 from tests.support.fake_api.server import ApiServer
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.chaos_adapters import run_until_killed
 from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.loop_node import DEPLOY, TWO, LoopNode, mig

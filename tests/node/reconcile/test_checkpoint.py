@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.contract.policy import OnBusy
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, text_of
 from tests.support.fake_api.server import ApiServer
 

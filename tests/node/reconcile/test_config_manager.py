@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.contract.policy import OnBusy, Partitioner, Policy, Window
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.observation import observe
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.amd.session import Session
 from tests.node.reconcile import amd_node
 from tests.node.reconcile.amd_change import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.amd_change import CPX, DIVIDED, SPX, WHOLE, at_peace, die_after_request, later, ready, skip
 from tests.node.reconcile.amd_node import MANAGER, AmdNode
 from tests.support.fake_amd.config_manager import STATE

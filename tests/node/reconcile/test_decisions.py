@@ -12,11 +12,11 @@ from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract.policy import Mode, Partitioner, read
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.membership import find_owner, find_successor
 from gpushare_node.reconcile.client_pause import to_pause, to_resume
 from gpushare_node.reconcile.usage import find_affected, find_allocated, find_holders
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import advertised, is_gpu_resource
 from tests.node.reconcile.loop_node import SEVEN, mig, whole
 from tests.support.paths import ROOT

@@ -11,8 +11,8 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.reporting.outcome import Outcome
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.chaos_scenario import ChaosRun
 from tests.node.reconcile.dra_node import DraNode, by_claims
 

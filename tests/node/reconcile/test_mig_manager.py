@@ -6,8 +6,8 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import MIG_LABEL
 from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import IDS
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, LoopNode, mig, whole
 from tests.support.fake_api.server import ApiServer

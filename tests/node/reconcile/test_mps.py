@@ -6,8 +6,8 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Mode, Policy, Stack
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer

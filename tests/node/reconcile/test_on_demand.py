@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Policy
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.chaos_node import is_clean
 from tests.node.reconcile.dra_node import by_claims

@@ -7,9 +7,9 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
 from gpushare_node.contract.policy import OnBusy, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
 from gpushare_node.reporting.outcome import Outcome, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 from tests.support.fake_api.server import ApiServer
 

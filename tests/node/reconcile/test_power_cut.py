@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile import loop_node
 from tests.node.reconcile.loop_node import SEVEN, LoopNode, mig, rollout, take_slot
 from tests.support.fake_api.server import ApiServer

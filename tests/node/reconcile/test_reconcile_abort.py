@@ -6,9 +6,9 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy, Stack
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer

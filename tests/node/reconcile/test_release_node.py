@@ -13,7 +13,7 @@ from gpushare_node.adapters.kube.cluster import (
     REPARTITIONING_TAINT,
     RETRY_ANNOTATION,
 )
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import DEPLOY, NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support.fake_api.server import ApiServer
 

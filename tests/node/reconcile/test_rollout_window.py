@@ -10,6 +10,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT, Cluster
 from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, Window, read
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
 from gpushare_node.core.windows import locate
@@ -18,7 +19,6 @@ from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
 from gpushare_node.reconcile.rollout_window import Change
 from gpushare_node.reporting.outcome import Status, StepResult
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors.nvidia.names import NVIDIA
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole

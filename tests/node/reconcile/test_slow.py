@@ -7,12 +7,12 @@ import pytest
 
 from gpushare_node.backends.backend import Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.rollout_slot import RolloutSlot
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reporting.outcome import Unmet
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 

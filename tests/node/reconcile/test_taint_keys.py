@@ -6,7 +6,7 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS
 from gpushare_node.contract.policy import OnBusy, RepartitioningTaint, Rollout
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer
 

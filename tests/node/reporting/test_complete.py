@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.gpus import gpu_faults
 from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Counter, Gauge, Histogram, Registry
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.support.paths import ROOT
 
 SOURCES = [path.read_text() for path in (ROOT / "node-runtime/gpushare_node").rglob("*.py")]

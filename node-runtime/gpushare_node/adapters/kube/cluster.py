@@ -9,8 +9,8 @@ from enum import Enum, StrEnum
 
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.contract.policy import Backend, RepartitioningTaint, Vendor
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
-from gpushare_node.reporting.reasons import ConditionReason
 from gpushare_node.vendors import LAYOUT_TAINTS, of
 
 POOL_LABEL = "gpushare.dev/pool"

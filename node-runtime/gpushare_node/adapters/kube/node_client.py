@@ -43,10 +43,10 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity, is_active
 from gpushare_node.adapters.kube.rollout_slots import RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
+from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.reporting.messages import EventReason
-from gpushare_node.reporting.reasons import CONDITION, ConditionReason
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
 from gpushare_node.backends.backend import Backend, about_unregistered
 from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.reporting.outcome import Unmet, join_first
-from gpushare_node.reporting.reasons import ConditionReason
 
 _TYPES = {"gpu": False, "mig": True}
 """Whether devices of a type are MIG instances."""

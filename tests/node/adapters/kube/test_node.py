@@ -9,7 +9,7 @@ import pytest
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, EventType, Taint
 from gpushare_node.adapters.kube.cluster import Event as Told
 from gpushare_node.adapters.kube.node_client import HEARTBEAT_SECONDS, NodeClient
-from gpushare_node.reporting.reasons import ConditionReason
+from gpushare_node.contract.reasons import ConditionReason
 from tests.node.adapters.kube.kube_fixture import FakeClock, server
 from tests.support.fake_api.patches import merge
 from tests.support.fake_api.server import ApiServer

@@ -13,8 +13,8 @@ import pytest
 from gpushare_node.adapters.procs.capabilities import Capabilities, own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import Signal, SignalResult
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.enforce.enforcement import EnforcementFixture
 from tests.support.process_fixtures import SLEEPING, FakeProc, ProcessPool, needs_root, systemd_path
 

@@ -8,8 +8,8 @@ from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, are_on_de
 from gpushare_node.backends.backend import Checkpoint
 from gpushare_node.backends.dra import offer
 from gpushare_node.contract.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reporting.reasons import ConditionReason
 from tests.node.backends.dra.claim_files import SCENES, recorded
 from tests.node.reconcile.dra_node import by_claims
 from tests.node.reconcile.loop_node import TWO, mig, whole

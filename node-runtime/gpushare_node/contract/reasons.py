@@ -1,6 +1,7 @@
 """The closed list of reasons of the node condition `GPUShareReady`, each with its meaning and remedy. Values only.
 
-docs/reasons.md is generated from it. A reason is never reused with another meaning.
+The node runtime reports them, alerts select them, and commands explain them. docs/reasons.md is generated from this list. A
+reason is never reused with another meaning.
 """
 
 from enum import Enum
@@ -379,3 +380,7 @@ class ConditionReason(Enum):
     def word(self) -> str:
         """Return the reason as it is written to the condition."""
         return self.value.word
+
+
+REASONS = {one.word: one.value for one in ConditionReason}
+"""All reasons by their words."""

@@ -13,7 +13,7 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.resolved import gpu_parts
+from gpushare.resolved import costs
 from gpushare.resolved.plan import PoolPlan
 from tests.compiler.rules.intents import pool, written
 from tests.support.paths import ROOT
@@ -97,7 +97,7 @@ def test_the_page_has_what_opencost_and_usage_make_of_a_node(row: list[str]) -> 
     sharing, resource, shares, *money = row
     one = plan(sharing)
     (offered,) = one.resources
-    parts = gpu_parts.of_resources(one)
+    parts = costs.parts_of_resources(one)
     usage = (parts[resource] or 0) * offered.per_node
     charged = [containers(sharing, metrics) for metrics in Metrics]
     assert (resource, int(shares)) == (offered.name, offered.per_node)

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from gpushare import modes
-from gpushare.catalog.cards import Card
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import Card, usable_bytes
 from gpushare.core.units import MIB
 from gpushare.core.wording import layout_text
 from gpushare.intent.types import CapWord, Layout, Pool, Sharing
-from gpushare.modes import fit
-from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant
+from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant, nodes_for
 from gpushare.resolved.plan import PoolPlan
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
@@ -149,7 +147,7 @@ def _rank(variant: Variant) -> tuple[int, int, int]:
 def gpus(one: Candidate, peak: int) -> int:
     """Return how many GPUs have so many shares, by whole nodes, as `gpushare size` counts."""
     need = (Need(memory_bytes=one.cap_bytes, users=peak),)
-    return (fit.nodes_for(((one.cap_bytes, one.per_node),), need) or 0) * one.pool.gpus_per_node
+    return (nodes_for(((one.cap_bytes, one.per_node),), need) or 0) * one.pool.gpus_per_node
 
 
 def words(one: Candidate) -> str:

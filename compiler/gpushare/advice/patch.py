@@ -15,9 +15,8 @@ from typing import Any
 from gpushare.core.errors import HintedError
 from gpushare.core.wording import join_first
 from gpushare.reading import overlay, source
-from gpushare.reading.scalars import resolve
 from gpushare.reading.source import Source
-from gpushare.reading.tree import TreeNode
+from gpushare.reading.tree import TreeNode, resolve
 
 Document = Mapping[str, Any]
 

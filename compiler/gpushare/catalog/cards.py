@@ -3,6 +3,8 @@
 Owns the types, the reading of `profiles/cards/*.yaml` and of the intent's own `spec.cards`, which have the same schema
 (`schemas/card.v1.json`), and the schema check of the latter. Knows nothing of pools. `mig` decides which layouts a geometry
 allows, `card_check` whether an intent's own card is consistent.
+
+A memory of None (or the 0 that unified-memory boards report) is unknown, and whatever depends on it is None.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +18,7 @@ from gpushare import vendors
 from gpushare.catalog import card_check
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
+from gpushare.core.units import MIB, Share
 from gpushare.reading import schema, source
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
@@ -460,3 +463,25 @@ def _vgpus(document: Mapping[str, Any]) -> Vgpus:
 def _placement(text: str) -> Placement:
     start, _, size = text.partition(":")
     return Placement(start=int(start), size=int(size))
+
+
+DEFAULT_RESERVE = Share(percent_hundredths=300)
+"""What the driver and its contexts need of a device before any tenant: 3 %, but never less than `MIN_RESERVE_BYTES`."""
+
+MIN_RESERVE_BYTES = 256 * MIB
+
+
+def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
+    """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
+    whole = memory_mib * MIB
+    return max(DEFAULT_RESERVE.of(whole), MIN_RESERVE_BYTES) if reserve is None else reserve.of(whole)
+
+
+def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:
+    """Return what all containers of a device may use together, in whole bytes; zero or less if the reserve takes it all."""
+    return memory_mib * MIB - reserve_bytes(memory_mib, reserve) if memory_mib else None
+
+
+def memory_mib(card: Card, profile: DeviceProfile | None) -> int | None:
+    """Return the smallest catalogued memory of a whole card or of a part of one; None if it was never measured."""
+    return (card.memory_mib if profile is None else profile.memory_mib) or None

@@ -3,14 +3,18 @@
 `chart` is cheap, and every compile calls it; the schema of the values is read only when a caller looks up a path. The rules
 decide what an intent may do with a path. An UpstreamChart is of one release (`at`): paths,
 defaults and schemas are that release's; images and tolerations are the newest's.
+
+`profiles/upstream/<chart>.releases.json` has for each release before the newest the changes of the values' schema from the next
+newer one there to this one, the newest first. A change is [keys] for what is not there, and [keys, value] for what is.
+`make upstream` writes it by `schema_changes`.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from gpushare.catalog import releases
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import nearest
@@ -100,12 +104,12 @@ class UpstreamChart(Struct):
         if release is None:
             return self
         wanted = version_order(release)
-        older = (one for one in (self.version, *releases.charted(self.name)) if version_order(one) <= wanted)
-        return replace(self, described=next(older, (self.version, *releases.charted(self.name))[-1]))
+        older = (one for one in (self.version, *charted(self.name)) if version_order(one) <= wanted)
+        return replace(self, described=next(older, (self.version, *charted(self.name))[-1]))
 
     def is_before_all(self, release: str) -> bool:
         """Whether a release is older than every chart that was read."""
-        return version_order(release) < version_order((self.version, *releases.charted(self.name))[-1])
+        return version_order(release) < version_order((self.version, *charted(self.name))[-1])
 
     @property
     def version(self) -> str:
@@ -270,7 +274,7 @@ def _read(file: str) -> Mapping[str, Any]:
 @cache
 def _schema(name: str, release: str = "") -> schema.Schema:
     loaded: schema.Schema = json.loads((resources.upstream() / f"{name}.values.json").read_text(encoding="utf-8"))
-    return releases.schema_at(name, loaded, release) if release in releases.charted(name) else loaded
+    return schema_at(name, loaded, release) if release in charted(name) else loaded
 
 
 def _images(sections: Mapping[str, str], *, installed: bool) -> Iterator[Image]:
@@ -296,3 +300,61 @@ def dropped(name: str) -> Mapping[str, Dropped]:
         path: Dropped(path=path, replacement=row["replacement"], reason=row["reason"])
         for path, row in _read(f"{name}.notes.yaml")["dropped"].items()
     }
+
+
+Change = Sequence[Any]
+Tree = dict[str, Any]
+
+
+def schema_at(name: str, newest: Mapping[str, Any], release: str) -> Tree:
+    """Return the schema of a release that `charted` names. Raises KeyError for another."""
+    found: Tree = deepcopy(dict(newest))
+    for older, changed in _table(name).items():
+        for change in changed:
+            _apply(found, change)
+        if older == release:
+            return found
+    raise KeyError(release)
+
+
+def charted(name: str) -> tuple[str, ...]:
+    """Return the releases before the newest whose charts were read, the newest first."""
+    return tuple(_table(name))
+
+
+def schema_changes(before: Mapping[str, Any], after: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Yield what turns one schema into another, in the order of the keys."""
+    for key in sorted(before.keys() | after.keys()):
+        path = (*above, key)
+        if key not in after:
+            yield [list(path)]
+        elif key in before and isinstance(before[key], dict) and isinstance(after[key], dict):
+            yield from schema_changes(before[key], after[key], path)
+        elif key not in before or before[key] != after[key] or type(before[key]) is not type(after[key]):
+            yield [list(path), after[key]]
+
+
+def _apply(tree: Tree, change: Change) -> None:
+    (*above, last), *values = change
+    for key in above:
+        tree = tree[key]
+    if values:
+        tree[last] = deepcopy(values[0])
+    else:
+        del tree[last]
+
+
+def releases_text(table: Mapping[str, Sequence[Change]]) -> str:
+    """Return the file's releases_text: one change a line."""
+    blocks = []
+    for release, changed in table.items():
+        lines = ",\n".join(f"    {json.dumps(change, ensure_ascii=False)}" for change in changed)
+        blocks.append(f"  {json.dumps(release)}: [\n{lines}\n  ]" if lines else f"  {json.dumps(release)}: []")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+@cache
+def _table(name: str) -> Mapping[str, Sequence[Change]]:
+    path = resources.upstream() / f"{name}.releases.json"
+    table: Mapping[str, Sequence[Change]] = json.loads(path.read_text(encoding="utf-8"))
+    return table

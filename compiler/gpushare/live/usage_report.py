@@ -14,7 +14,7 @@ from gpushare.core.units import total
 from gpushare.live import scraped_labels
 from gpushare.live.prometheus import Prometheus, PrometheusError, Series
 from gpushare.monitoring import showback
-from gpushare.resolved import gpu_parts
+from gpushare.resolved import costs
 from gpushare.resolved.plan import PoolPlan
 from gpushare_node.contract.struct import NOTHING, Struct
 
@@ -116,7 +116,7 @@ class UsageReport(Struct):
 
 def facts(pool: PoolPlan, price: Price | None) -> PoolFacts:
     """Return what a report needs of a pool."""
-    return PoolFacts(name=pool.name, card=pool.card.id, gpus=gpu_parts.of_resources(pool), price=price)
+    return PoolFacts(name=pool.name, card=pool.card.id, gpus=costs.parts_of_resources(pool), price=price)
 
 
 def build(

@@ -1,8 +1,7 @@
 """How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
-The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts,
-`explain` explains illegal ones, `goals` resolves goals, `on_demand` knows instances that come and go. This module
-places layouts.
+The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts, and
+goals, `explain` explains illegal ones, `on_demand` knows instances that come and go. This module places layouts.
 """
 
 from collections.abc import Mapping
@@ -10,11 +9,9 @@ from collections.abc import Mapping
 from gpushare.catalog.cards import Geometry
 from gpushare.intent.types import Layout
 from gpushare.mig.explain import nearest, why_not
-from gpushare.mig.goals import instance_counts, resolve_goal
 from gpushare.mig.grid import Arrangement
-from gpushare.mig.instance import Instance
-from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, is_manageable, solver_for
-from gpushare.mig.on_demand import at_once, places, unplaced
+from gpushare.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, instance_counts, is_manageable, resolve_goal, solver_for
+from gpushare.mig.on_demand import Instance, at_once, places, unplaced
 
 __all__ = [
     "MAX_LAYOUTS",

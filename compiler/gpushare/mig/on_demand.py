@@ -7,11 +7,19 @@ profile by their start, compared as text. It leaves no room for others, so what 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpushare.catalog.cards import Geometry
+from gpushare.catalog.cards import Geometry, MigProfile
 from gpushare.intent.types import Layout
-from gpushare.mig.instance import Instance
 from gpushare.mig.layouts import CardSolver, solver_for
-from gpushare_node.contract.struct import replace
+from gpushare_node.contract.struct import Struct, replace
+
+
+class Instance(Struct):
+    """One MIG instance of one GPU at its placement, in the card's placement units."""
+
+    profile: MigProfile
+    start: int
+    size: int
+
 
 _Gpu = tuple[Instance, ...]
 

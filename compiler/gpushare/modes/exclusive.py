@@ -1,6 +1,6 @@
 """Mode `exclusive`: whole GPUs, one container each."""
 
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Sharing
 from gpushare.intent.words import Mode

@@ -7,8 +7,7 @@ reload of the driver applies it to all GPUs (AMD SMI, docs/conceptual/partition.
 from collections import Counter
 from itertools import chain
 
-from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode, usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Backend, Layout, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode

@@ -1,6 +1,6 @@
 """Mode `time-slicing`: containers take turns on a GPU."""
 
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import Interval, Sharing, TimeSlicing
 from gpushare.intent.words import Mode

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare import backends
 from gpushare.core.prices import Price
-from gpushare.resolved import costs, gpu_parts, offer_entry, vm_pool
+from gpushare.resolved import costs, offer_entry, vm_pool
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.struct import NOTHING
 
@@ -28,7 +28,7 @@ def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:
 
 
 def _money(pool: PoolPlan, price: Price | None, found: costs.Costs) -> dict[str, Any]:
-    parts = gpu_parts.of_resources(pool)
+    parts = costs.parts_of_resources(pool)
     return {
         "pricePerGpuHour": price.per_hour if price else None,
         "costPerHour": found.of(pool.name),

@@ -9,7 +9,7 @@ from gpushare.core.wording import join_first, layout_text, mib, pluralize
 from gpushare.report import folding, memory_map
 from gpushare.report.card_view import left_over
 from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped
-from gpushare.resolved import claim_plan, gpu_parts
+from gpushare.resolved import claim_plan, costs
 from gpushare.resolved.costs import Costs, of_plan
 from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
 from gpushare_node.contract.struct import NOTHING
@@ -111,7 +111,7 @@ def resource_rows(pool: PoolPlan, price: Price | None = None) -> list[tuple[str,
     The price is that of one share for an hour, if that of a GPU is known.
     """
     rows: list[tuple[str, ...]] = []
-    parts = gpu_parts.of_resources(pool) if price else {}
+    parts = costs.parts_of_resources(pool) if price else {}
     for resource in pool.resources:
         devices = [device for device in pool.devices if device.resource == resource.name]
         memories = _distinct(mib(device.memory_mib) for device in devices)

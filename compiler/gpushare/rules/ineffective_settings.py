@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import modes, vendors
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize

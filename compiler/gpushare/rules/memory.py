@@ -6,8 +6,7 @@ GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are i
 from collections.abc import Iterator
 
 from gpushare import modes, vendors
-from gpushare.catalog.cards import Card
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import Card, usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize

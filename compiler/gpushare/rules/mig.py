@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from gpushare import mig, modes, vendors
-from gpushare.catalog.cards import Card, Geometry, MigProfile
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import Card, Geometry, MigProfile, usable_bytes
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text
@@ -243,7 +242,7 @@ def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
     return ((pool_path(pool, "sharing", "layout"), alike),) if is_written else ()
 
 
-_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.(?=[0-9]+g\.)")
+_COMPUTE_INSTANCE = r"[0-9]+c\.(?=[0-9]+g\.)"
 _SLICES = re.compile(r"([0-9]+)g\b")
 
 
@@ -284,7 +283,7 @@ def _replicated(pool: Pool) -> tuple[str, ...]:
 
 def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator[str]:
     """Yield hints with the card's nearest names: the same name in NVML's spelling, the same slices, then all profiles."""
-    if _COMPUTE_INSTANCE.search(name):
+    if re.search(_COMPUTE_INSTANCE, name):
         yield "compute instances inside a GPU instance cannot be offered by the device plugin; name the whole instance"
     if name in ("gpu", vendors.of(card).whole_gpu):
         yield "whole GPUs beside MIG are never shared: name a profile, or write a number for all of them, such as replicas: 2"
@@ -306,7 +305,7 @@ def _respell(name: str) -> str:
     """Return the name in NVML's spelling, from spellings that tools and people use: `MIG-1g.5gb.me`, `all-1G.5GB`."""
     short = vendors.short(name.strip().lower())
     short = re.sub(r"^(mig|all)[-. ]", "", short).removesuffix(".shared")
-    short = _COMPUTE_INSTANCE.sub("", short)
+    short = re.sub(_COMPUTE_INSTANCE, "", short)
     return re.sub(r"gb[.+ ]+(?=[a-z])", "gb+", short)
 
 

@@ -1,10 +1,16 @@
-"""Rules on versions: of Kubernetes, of the upstream chart and of the driver (GS702 to GS705, GS707, GS718 and GS719)."""
+"""Rules on versions: of Kubernetes, of the upstream chart and of the driver (GS702 to GS705, GS707, GS718 and GS719).
+
+Which drivers serve a card follows from its compute capability: the branches from the first to the last, and the open kernel
+modules. A card of one's own has them as well. Sources: NVIDIA's announcement that R580 is the last branch for Maxwell, Pascal
+and Volta, and its note that the open kernel modules need Turing's GSP (published knowledge, not looked up); the MIG User Guide
+for Blackwell, whose first branches (R570, and R580 for 10.3) it states with the first drivers that have MIG.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 
 from gpushare import modes
-from gpushare.catalog import amd_charts, drivers, upstream
+from gpushare.catalog import amd_charts, upstream
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.catalog.upstream import UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
@@ -12,7 +18,7 @@ from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Backend, Platform, Pool, SharePlacement, Stack
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
-from gpushare_node.contract.struct import replace
+from gpushare_node.contract.struct import Struct, replace
 
 HERE = ("spec", "platform")
 
@@ -24,6 +30,27 @@ NEWEST_KUBERNETES = (1, 37)
 CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
 """The device plugin releases that first choose a config by a node's label and do without one elsewhere, that know MPS, and that
 tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
+_NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
+VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
+AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
+"""The forms of a version, by stack."""
+
+TURING = (7, 5)
+"""The compute capability from which the open kernel modules serve a card, and after R580 every driver."""
+
+LAST_BEFORE_TURING = 580
+WRITTEN_BEFORE_TURING = "580.126.20"
+"""The last driver of that branch that a release of gpu-operator installs: what to write for older cards."""
+
+_FIRST = (((12, 0), 570), ((10, 3), 580), ((10, 0), 570))
+"""Compute capability → the first branch of cards from it on, the newest first."""
+
+
+class DriverRange(Struct):
+    """The branches that serve a card, such as 570 for R570. None: no bound is known."""
+
+    first: int | None
+    last: int | None
 
 
 @rule("GS702")
@@ -195,7 +222,7 @@ def check_driver(context: RuleContext) -> Iterator[Finding]:
     yield from _check_modules(context)
     text, path = operator_driver(context), (*HERE, "driver", *(("version",) if driver.version else ()))
     version = _numbers(text)
-    unserved = {pool.name for pool, card in context.pools_with_card() if _is_outside(version, drivers.branches(card))}
+    unserved = {pool.name for pool, card in context.pools_with_card() if _is_outside(version, branches(card))}
     if not version:
         return
     for pool, card in context.pools_with_card():
@@ -204,15 +231,15 @@ def check_driver(context: RuleContext) -> Iterator[Finding]:
     yield from (replace(one, path=path) for one in _check_mig(context, text, version) if one.path[-1] not in unserved)
 
 
-def _is_outside(version: tuple[int, ...], bounds: drivers.DriverRange) -> bool:
+def _is_outside(version: tuple[int, ...], bounds: DriverRange) -> bool:
     return bool(version) and not (bounds.first or 0) <= version[0] <= (bounds.last or version[0])
 
 
 def _unserved(text: str, pool: Pool, card: Card, path: Path) -> Finding:
-    bounds = drivers.branches(card)
+    bounds = branches(card)
     if bounds.last is not None:
         why = f"R{bounds.last} is the last branch for it"
-        hint = f'{why}: write driver: {{version: "{drivers.WRITTEN_BEFORE_TURING}"}}, or another driver of R{bounds.last}'
+        hint = f'{why}: write driver: {{version: "{WRITTEN_BEFORE_TURING}"}}, or another driver of R{bounds.last}'
     else:
         hint = f"write a driver of R{bounds.first} or newer: that branch is the first for it"
     message = f"driver {text} does not serve {a_card(card)} of pool {pool.name}"
@@ -230,7 +257,7 @@ def _check_modules(context: RuleContext) -> Iterator[Finding]:
     if key is None:
         return
     for pool, card in context.pools_with_card():
-        if not drivers.has_open_modules(card):
+        if not has_open_modules(card):
             other = "kernelModuleType: auto or proprietary" if key == "kernelModuleType" else f"{key}: false"
             yield Finding(
                 code="GS718",
@@ -274,12 +301,6 @@ def _numbers(version: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-_NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
-VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
-AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
-"""The forms of a version, by stack."""
-
-
 def judging_chart(platform: Platform) -> UpstreamChart:
     """Return the chart of the release that `platform.version` names, else the newest. Raises KeyError for stack existing."""
     chart = upstream.chart(platform.stack.value)
@@ -299,3 +320,17 @@ def operator_driver(context: RuleContext) -> str:
     is_known = release is None or (release in chart.known_versions and not chart.is_before_all(release))
     fact = chart.path("driver.version") if is_known else None
     return str(fact.default) if fact else ""
+
+
+def branches(card: Card) -> DriverRange:
+    """Return NVIDIA's driver branches of a card. What no source tells has no bound; Thor (11.0) has drivers of its own."""
+    capability = card.compute_capability
+    if capability is None:
+        return DriverRange(first=None, last=None)
+    first = next((branch for start, branch in _FIRST if capability >= start and capability[0] == start[0]), None)
+    return DriverRange(first=first, last=LAST_BEFORE_TURING if capability < TURING else None)
+
+
+def has_open_modules(card: Card) -> bool:
+    """Whether NVIDIA's open kernel modules serve the card."""
+    return card.compute_capability is not None and card.compute_capability >= TURING

@@ -4,8 +4,7 @@ Pure integers in bytes, rounded once, at the end. Knows pools and cards, neither
 """
 
 from gpushare import modes
-from gpushare.catalog.cards import Card, DeviceProfile
-from gpushare.catalog.device_memory import memory_mib, usable_bytes
+from gpushare.catalog.cards import Card, DeviceProfile, memory_mib, usable_bytes
 from gpushare.core.units import MIB
 from gpushare.intent.types import CapValue, CapWord, Pool
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from gpushare import backends, mig, modes, vendors
-from gpushare.catalog.cards import Card, DeviceProfile
-from gpushare.catalog.device_memory import memory_mib
+from gpushare.catalog.cards import Card, DeviceProfile, memory_mib
 from gpushare.intent.types import Layout, Pool
 from gpushare.sharing import caps
 from gpushare_node.contract.struct import Struct

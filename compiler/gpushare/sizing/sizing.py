@@ -13,8 +13,8 @@ from gpushare.catalog.cards import Catalog
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing
-from gpushare.modes import VARIANTS, fit
-from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant
+from gpushare.modes import VARIANTS
+from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Shares, Variant, nodes_for, per_node
 from gpushare.resolved.plan import resolve
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
@@ -96,19 +96,19 @@ def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
         yield Grant(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
 
 
-def _nodes_and_users(demand: Demand, offered: fit.Shares) -> tuple[int, int | None]:
+def _nodes_and_users(demand: Demand, offered: Shares) -> tuple[int, int | None]:
     """Return how many nodes are needed, and how many users fit on the given nodes, or on those if none are given.
 
     The second is None for users of several sizes: which of them fit depends on who comes first.
     """
     first = demand.needs[0]
-    needed = (demand.nodes or 0) if first.users is None else fit.nodes_for(offered, demand.needs) or 0
+    needed = (demand.nodes or 0) if first.users is None else nodes_for(offered, demand.needs) or 0
     nodes = needed if demand.nodes is None else demand.nodes
     return needed, nodes * _per_node(demand, offered) if len(demand.needs) == 1 else None
 
 
-def _per_node(demand: Demand, offered: fit.Shares) -> int:
-    return fit.per_node(offered, demand.needs[0].memory_bytes)
+def _per_node(demand: Demand, offered: Shares) -> int:
+    return per_node(offered, demand.needs[0].memory_bytes)
 
 
 def _simulated(demand: Demand, pool: Pool, workload: Workload) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import releases, upstream
+from gpushare.catalog import upstream
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown
 from gpushare.core import resources
 from gpushare.reading import schema
@@ -88,7 +88,7 @@ def test_a_release_has_its_own_defaults_and_paths(release: str, driver: str) -> 
 def test_the_changes_between_two_schemas_lead_from_one_to_the_other() -> None:
     before = {"a": {"b": 1, "gone": {}}, "same": [1], "flag": True}
     after = {"a": {"b": None, "new": {"c": 2}}, "same": [1], "flag": 1}
-    assert list(releases.changes(before, after)) == [
+    assert list(upstream.schema_changes(before, after)) == [
         [["a", "b"], None],
         [["a", "gone"]],
         [["a", "new"], {"c": 2}],

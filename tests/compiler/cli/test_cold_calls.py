@@ -41,7 +41,7 @@ def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, se
     drawing = {
         f"gpushare.report.{name}" for name in ("plan_view", "memory_map", "card_view", "terminal", "card_facts", "folding")
     }
-    money = {"gpushare.cli.option_files", "gpushare.resolved.costs", "gpushare.resolved.gpu_parts"}
+    money = {"gpushare.cli.option_files", "gpushare.resolved.costs"}
     others = {"gpushare.report", "gpushare.cli.show", "gpushare.render.offer", "gpushare.resolved.claim_plan", "unicodedata"}
     assert imported["show"] - imported["compile"] <= drawing | money | others
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpushare.reading.scalars import resolve
+from gpushare.reading.tree import resolve
 from tests.support import scale
 
 CORE: list[tuple[re.Pattern[str], Callable[[str], object]]] = [

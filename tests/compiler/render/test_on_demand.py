@@ -7,7 +7,7 @@ import pytest
 from gpushare.render import dra
 from gpushare.report import plan_view
 from gpushare.report.terminal import Style
-from gpushare.resolved import gpu_parts
+from gpushare.resolved import costs
 from tests.compiler.render.compiled import compiled, document, files, intent
 
 PLATFORM = "{stack: device-plugin, backend: dra, dra: {}}"
@@ -86,4 +86,4 @@ def test_what_a_gpu_can_have_at_once_is_shown_in_place_of_a_map() -> None:
 
 def test_an_instance_is_the_part_of_a_gpu_that_its_memory_slices_are() -> None:
     plan, _ = compiled(intent("lab", platform=PLATFORM, more=NEW, lab=pool()))
-    assert gpu_parts.of_resources(plan.pools[0]) == {"gpushare-lab-3g-20gb": 1 / 2, "gpushare-lab-1g-5gb": 1 / 8}
+    assert costs.parts_of_resources(plan.pools[0]) == {"gpushare-lab-3g-20gb": 1 / 2, "gpushare-lab-1g-5gb": 1 / 8}

@@ -4,8 +4,7 @@ import pytest
 
 from gpushare import mig
 from gpushare.catalog import cards
-from gpushare.catalog.cards import Catalog
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import Catalog, usable_bytes
 from gpushare.core.diagnostics import is_error
 from gpushare.core.units import MIB
 from gpushare.intent.types import (

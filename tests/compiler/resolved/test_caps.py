@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare.catalog import cards
-from gpushare.catalog.device_memory import usable_bytes
+from gpushare.catalog.cards import usable_bytes
 from gpushare.core.units import MIB, Share
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
 from gpushare.sharing import caps

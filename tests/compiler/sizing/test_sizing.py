@@ -10,8 +10,8 @@ from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.units import MIB
 from gpushare.intent.types import Layout, Partition
-from gpushare.modes import VARIANTS, fit, partition
-from gpushare.modes.demand import Demand, Need, Variant
+from gpushare.modes import VARIANTS, partition
+from gpushare.modes.demand import Demand, Need, Variant, nodes_for
 from gpushare.simulation import supply
 from gpushare.simulation.engine import simulate
 from gpushare.simulation.outcome import PoolOutcome
@@ -122,7 +122,7 @@ def test_users_who_come_and_go_need_the_nodes_of_their_peak() -> None:
 
 
 def test_no_share_is_large_enough() -> None:
-    assert fit.nodes_for(((4, 3),), (Need(memory_bytes=5, users=1),)) is None
+    assert nodes_for(((4, 3),), (Need(memory_bytes=5, users=1),)) is None
 
 
 def test_best_option_depends_on_the_number_of_nodes() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from gpushare.catalog import releases, upstream
+from gpushare.catalog import upstream
 from gpushare.core import emit, resources
 from tests.e2e.nvidia import charts, rules
 from tests.e2e.nvidia.destinations import Destination, destinations
@@ -285,8 +285,8 @@ def table(newest: Schema, older: Mapping[str, Schema]) -> str:
     """The text of the releases' file; `older`: release → its schema, the newest first."""
     rows, before = {}, newest
     for release, after in older.items():
-        rows[release], before = list(releases.changes(before, after)), after
-    return releases.text(rows)
+        rows[release], before = list(upstream.schema_changes(before, after)), after
+    return upstream.releases_text(rows)
 
 
 def main() -> int:

@@ -25,8 +25,8 @@ POLICY = "NodePolicy"
 """In the place of a schema: the contract reads the document."""
 _CODE = "GS794"
 _AGAIN = "restore the file from version control, or compile the bundle again"
-_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)
-_WRITTEN_BY = re.compile(r"""^gpushare: ["']?([^"'\s]+)["']?\s*$""", re.MULTILINE)
+_CONFLICT = r"(?m)^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$"
+_WRITTEN_BY = r"""(?m)^gpushare: ["']?([^"'\s]+)["']?\s*$"""
 _LOCK = "gpushare.lock.yaml"
 
 _ANY: Mapping[str, Any] = {"type": "object"}
@@ -83,7 +83,7 @@ def _finding(path: str, data: bytes, later: str) -> tuple[Finding, Source] | Non
     """
     wanted = _schema(path)
     text = source.read(data, path, own=True) if wanted is not None else _plain(path, data)
-    marker = _CONFLICT.search(text.text) if text.findings or wanted is not None else None
+    marker = re.search(_CONFLICT, text.text) if text.findings or wanted is not None else None
     if marker is not None:
         span = text.span(marker.start(), marker.end())
         hints = ("resolve the conflict in the intent, then compile the bundle again",)
@@ -140,7 +140,7 @@ def _broken(path: str, first: Finding, later: str) -> Finding:
 
 def _later(lock: bytes) -> str:
     """Return the hint for a bundle that another release of gpushare wrote; empty if this one did, or none is named."""
-    found = _WRITTEN_BY.search(lock.decode(errors="replace"))
+    found = re.search(_WRITTEN_BY, lock.decode(errors="replace"))
     if found is None or found[1] == __version__:
         return ""
     return f"gpushare {found[1][:40]} wrote the bundle and this is {__version__}: use that release, or compile the bundle again"

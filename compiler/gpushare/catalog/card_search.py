@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from gpushare.catalog.cards import Card, Catalog, product_label
 from gpushare.core.wording import join_words, nearest
 
-_SIZE = re.compile(r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])")
-_VENDOR = re.compile(r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b")
-_PART = re.compile(r"[a-z]*[0-9]+[a-z]*|[a-z]+")
-_BETWEEN = re.compile(r" *[,+/&|] *| +and +")
+_SIZE = r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])"
+_VENDOR = r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b"
+_PART = r"[a-z]*[0-9]+[a-z]*|[a-z]+"
+_BETWEEN = r" *[,+/&|] *| +and +"
 _LONGEST = 96
 _MOST = 4
 
@@ -24,20 +24,20 @@ DESCRIBE = (
 )
 """How a card that the catalogue lacks is described."""
 
-_OF_AMD = re.compile(r"(?i)(.*\b)?(amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700)")
+_OF_AMD = r"(?i)(.*\b)?(amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700)"
 
 OF_NVIDIA_ONLY = "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
 
 
 def describing(word: str) -> str:
     """Return how a card that the catalogue lacks is described, or for a word such as AMD's names that it cannot be."""
-    return OF_NVIDIA_ONLY if _OF_AMD.match(word) else DESCRIBE
+    return OF_NVIDIA_ONLY if re.match(_OF_AMD, word) else DESCRIBE
 
 
 def hints(word: str, catalog: Catalog) -> tuple[str, ...]:
     """Return hints on which cards of the catalogue the word may mean, and on cards of another size that it does not mean."""
     known = _known(catalog)
-    several = _BETWEEN.split(word.lower()[:_LONGEST])
+    several = re.split(_BETWEEN, word.lower()[:_LONGEST])
     if len(several) > 1 and all(catalog.get(part) or _of_name(part, known) for part in several):
         return ("a node has one card model: make a pool for each model, of different nodes",)
     named = _of_name(word, known)
@@ -80,9 +80,9 @@ def _names(card: Card) -> tuple[str, ...]:
 
 def _close(word: str, known: tuple[Card, ...]) -> tuple[Card, ...]:
     """Return the cards whose ids have every part of the word, else those of the same model number, else similar ids."""
-    plain = re.sub(r"[ _-]+", "-", _VENDOR.sub("", word.lower()[:_LONGEST])).strip("-")
-    sizeless = _SIZE.sub("", plain.replace("-", " "))
-    for some in (_PART.findall(plain), _PART.findall(sizeless)):
+    plain = re.sub(r"[ _-]+", "-", re.sub(_VENDOR, "", word.lower()[:_LONGEST])).strip("-")
+    sizeless = re.sub(_SIZE, "", plain.replace("-", " "))
+    for some in (re.findall(_PART, plain), re.findall(_PART, sizeless)):
         holding = tuple(card for card in known if some and all(part in card.id for part in some))
         if holding:
             return holding
@@ -91,7 +91,7 @@ def _close(word: str, known: tuple[Card, ...]) -> tuple[Card, ...]:
 
 
 def _size(word: str) -> int | None:
-    found = _SIZE.search(word.lower().replace("_", "-"))
+    found = re.search(_SIZE, word.lower().replace("_", "-"))
     return int(found[1]) if found else None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from gpushare_node.contract.struct import Struct
 
-_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z")
+_PRICE = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: ([A-Z]{3}))?/h\Z"
 FORM = "a price is what an hour of one GPU costs: t4: 0.35/h, or with a currency 0.35 EUR/h"
 
 AGREE = "write all in one currency, or none with one"
@@ -20,7 +20,7 @@ class Price(Struct):
 
 def parse(text: object) -> Price | None:
     """Return the price that a text such as `0.35 EUR/h` says; None if it is no price."""
-    found = _PRICE.match(text) if isinstance(text, str) else None
+    found = re.match(_PRICE, text) if isinstance(text, str) else None
     return Price(per_hour=float(found[1]), currency=found[2] or "") if found else None
 
 

@@ -23,9 +23,9 @@ _MAX_DURATION_LENGTH = 100
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 _MAX_SECONDS = (1 << 63) // 10**9
 """Go counts nanoseconds in 63 bits."""
-_PERCENT = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z")
+_PERCENT = r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z"
 
-_FOREIGN_SIZE = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z")
+_FOREIGN_SIZE = r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z"
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
@@ -63,7 +63,7 @@ def meant_sizes(text: str) -> tuple[str, ...]:
 
     Without an `i` two are meant: GPUs are sold in GB and measured in GiB.
     """
-    found = _FOREIGN_SIZE.match(text)
+    found = re.match(_FOREIGN_SIZE, text)
     if found is None:
         return ()
     number, letter = found[1], found[2].upper()
@@ -90,7 +90,7 @@ def show_duration(seconds: int) -> str:
 
 def parse_percent(value: object) -> int | None:
     """Return the hundredths of a percent of a text such as `12.5%`; None for anything else."""
-    match = _PERCENT.match(value) if isinstance(value, str) else None
+    match = re.match(_PERCENT, value) if isinstance(value, str) else None
     return int(match[1]) * 100 + int((match[2] or "0").ljust(4, "0")[:4]) // 100 if match else None
 
 

@@ -33,7 +33,7 @@ MAX_FINDINGS = 100
 """Most findings on one text; one more then reports how many are not shown."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BREAK = re.compile(r"\r\n|\r|\n")
+_BREAK = r"\r\n|\r|\n"
 # Characters that YAML defines as not printable, line breaks of YAML 1.1 only, and byte order marks within the text.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAG_DIRECTIVE = re.compile(r"(?:^|\r)(%TAG)", re.MULTILINE)
@@ -82,7 +82,7 @@ class Source(Struct):
     @cached_property
     def _starts(self) -> "array[int]":
         starts = array("L", [0])
-        starts.extend(found.end() for found in _BREAK.finditer(self.text))
+        starts.extend(found.end() for found in re.finditer(_BREAK, self.text))
         return starts
 
     def line(self, number: int) -> str:

@@ -4,6 +4,7 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 """
 
 import functools
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,12 +43,10 @@ def static_files(*, has_monitoring: bool, has_vgpus: bool, has_amd: bool, has_dr
 
 @functools.cache  # a fleet compiles many intents
 def _static_texts(root: Path) -> tuple[tuple[str, str], ...]:
-    files = ((path.relative_to(root).as_posix(), path) for path in sorted(root.rglob("*")) if path.is_file())
-    return tuple(
-        (inside, path.read_text(encoding="utf-8"))
-        for inside, path in files
-        if inside != VALUES and not inside.startswith("files/")
-    )
+    above = len(f"{root}/")
+    inside = sorted(f"{folder}/{name}"[above:] for folder, _, files in os.walk(root) for name in files)  # half of rglob's time
+    kept = (path for path in inside if path != VALUES and not path.startswith("files/"))
+    return tuple((path, (root / path).read_text(encoding="utf-8")) for path in kept)
 
 
 def values(  # noqa: PLR0913 - what values depend on

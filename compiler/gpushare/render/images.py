@@ -48,18 +48,16 @@ class ChartSource(Struct):
     used: str
 
 
-_CHART = re.compile(r"^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$", re.MULTILINE)
+_CHART = r"(?m)^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)$"
 
-_DRA_CHART = re.compile(
-    rf"^{OF_DRA}: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)\n(\S+)$", re.MULTILINE
-)
+_DRA_CHART = rf"(?m)^{OF_DRA}: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)\n(\S+)$"
 
-_AMD_CHART = re.compile(rf"^{OF_AMD}: helm pull (\S+) --repo (\S+) --version (\S+)$", re.MULTILINE)
+_AMD_CHART = rf"(?m)^{OF_AMD}: helm pull (\S+) --repo (\S+) --version (\S+)$"
 
 
 def chart_of(text: str, stack: str) -> ChartSource | None:
     """Return the chart that the images.txt of a bundle with this stack names; None without one."""
-    found = _CHART.search(text)
+    found = re.search(_CHART, text)
     if found is None:
         return None
     registry, name, repository, version = found.groups()
@@ -69,7 +67,7 @@ def chart_of(text: str, stack: str) -> ChartSource | None:
 
 def dra_of(text: str) -> tuple[ChartSource, Pulled] | None:
     """Return the chart of NVIDIA's DRA driver that the images.txt of a bundle names, and its image; None without them."""
-    found = _DRA_CHART.search(text)
+    found = re.search(_DRA_CHART, text)
     if found is None:
         return None
     registry, name, repository, version, used = found.groups()
@@ -82,7 +80,7 @@ def dra_of(text: str) -> tuple[ChartSource, Pulled] | None:
 
 def amd_chart_of(text: str) -> ChartSource | None:
     """Return AMD's chart that the images.txt of a bundle names; None without one."""
-    found = _AMD_CHART.search(text)
+    found = re.search(_AMD_CHART, text)
     if found is None:
         return None
     name, repository, version = found.groups()

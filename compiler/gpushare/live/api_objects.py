@@ -25,6 +25,15 @@ from gpushare.live.snapshot import (
     Pod,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.objects import (
+    claimed_limits,
+    container_resources,
+    mapping,
+    mappings,
+    pod_claims,
+    pod_requests,
+    texts,
+)
 from gpushare_node.contract.quantity import units
 from gpushare_node.contract.struct import NOTHING, replace
 
@@ -45,19 +54,19 @@ def clean(value: object, limit: int = _MAX_LENGTH) -> str:
 
 def node(item: Json) -> LiveNode:
     """Return the node of this object."""
-    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
-    conditions = {clean(one.get("type")): one for one in as_maps(status, "conditions")}
-    labels = {sys.intern(clean(key)): clean(value) for key, value in as_map(metadata, "labels").items()}
-    marks = {key: value for key, value in as_map(metadata, "annotations").items() if str(key).startswith(_OURS)}
+    metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
+    conditions = {clean(one.get("type")): one for one in mappings(status, "conditions")}
+    labels = {sys.intern(clean(key)): clean(value) for key, value in mapping(metadata, "labels").items()}
+    marks = {key: value for key, value in mapping(metadata, "annotations").items() if str(key).startswith(_OURS)}
     would = marks.pop(_WOULD, None)
     notes = {clean(key): clean(value) for key, value in marks.items()}
     return LiveNode(
         name=clean(metadata.get("name")),
         labels=labels,
         annotations=notes or NOTHING,
-        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in as_maps(spec, "taints")),
-        allocatable=_offered(as_map(status, "allocatable")),
-        capacity=_offered(as_map(status, "capacity")),
+        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in mappings(spec, "taints")),
+        allocatable=_offered(mapping(status, "allocatable")),
+        capacity=_offered(mapping(status, "capacity")),
         condition=_condition(conditions[CONDITION]) if CONDITION in conditions else None,
         is_up=conditions.get("Ready", {}).get("status") == "True",
         is_cordoned=spec.get("unschedulable") is True,
@@ -102,8 +111,8 @@ def _condition(item: Json) -> Condition:
 
 def pod(item: Json) -> Pod:
     """Return the pod of this object."""
-    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
-    owner = next((one for one in as_maps(metadata, "ownerReferences") if one.get("controller") is True), {})
+    metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
+    owner = next((one for one in mappings(metadata, "ownerReferences") if one.get("controller") is True), {})
     return Pod(
         namespace=clean(metadata.get("namespace")),
         name=clean(metadata.get("name")),
@@ -111,66 +120,54 @@ def pod(item: Json) -> Pod:
         node=clean(spec.get("nodeName")),
         owner=f"{clean(owner.get('kind'))}/{clean(owner.get('name'))}" if owner else "",
         requests=_requests(spec),
-        containers=tuple(clean(one.get("name")) for one in as_maps(spec, "containers")),
+        containers=tuple(clean(one.get("name")) for one in mappings(spec, "containers")),
         problems=tuple(_problems(status)),
-        labels={clean(key): clean(value) for key, value in as_map(metadata, "labels").items() if str(key).startswith(_OURS)},
+        labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(_OURS)},
         created=clean(metadata.get("creationTimestamp")),
         uid=clean(metadata.get("uid")),
         claims=tuple(_pod_claims(spec, status)),
         by_claim=_limits_by_claim(status),
-        selector={clean(key): clean(value) for key, value in as_map(spec, "nodeSelector").items()} or NOTHING,
+        selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()} or NOTHING,
     )
 
 
 def runtime_pod(item: Json) -> Pod:
     """Return a pod of our DaemonSets: the node that it is for is known before it is scheduled. Problems are those of now."""
-    spec, status = as_map(item, "spec"), as_map(item, "status")
+    spec, status = mapping(item, "spec"), mapping(item, "status")
     problems = tuple(_problems(status, with_past=False))
     return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
 
 
 def pod_with_profiles(item: Json) -> Pod:
     """Return a pod that mounts the ConfigMap of our profiles; any other without a name."""
-    volumes = [*as_maps(as_map(item, "spec"), "volumes")]
-    sources = [*volumes, *(one for volume in volumes for one in as_maps(as_map(volume, "projected"), "sources"))]
-    mounts = any(as_map(one, "configMap").get("name") == PROFILES for one in sources)
+    volumes = [*mappings(mapping(item, "spec"), "volumes")]
+    sources = [*volumes, *(one for volume in volumes for one in mappings(mapping(volume, "projected"), "sources"))]
+    mounts = any(mapping(one, "configMap").get("name") == PROFILES for one in sources)
     return pod(item) if mounts else replace(pod(item), name="")
 
 
 def _destined(spec: Json) -> str:
     """Return the node to which a DaemonSet's controller binds a pod, by the field that it adds to the pod's affinity."""
-    affinity = as_map(as_map(spec, "affinity"), "nodeAffinity")
-    terms = as_maps(as_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
-    fields = (one for term in terms for one in as_maps(term, "matchFields"))
-    return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in _words(one.get("values"))), "")
+    affinity = mapping(mapping(spec, "affinity"), "nodeAffinity")
+    terms = mappings(mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    fields = (one for term in terms for one in mappings(term, "matchFields"))
+    return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in texts(one, "values")), "")
 
 
 def _requests(spec: Json) -> Mapping[str, int]:
-    """Return what the scheduler counts: the containers' sum, and no less than any one init container."""
-    total: dict[str, int] = {}
-    for container in as_maps(spec, "containers"):
-        for name, number in _limits(container).items():
-            total[name] = total.get(name, 0) + number
-    for container in as_maps(spec, "initContainers"):
-        for name, number in _limits(container).items():
-            total[name] = max(total.get(name, 0), number)
-    return {name: number for name, number in total.items() if number} or NOTHING
-
-
-def _limits(container: Json) -> dict[str, int]:
-    resources = as_map(container, "resources")
-    return {**gpus(as_map(resources, "limits")), **gpus(as_map(resources, "requests"))}
+    """Return what the scheduler counts."""
+    return pod_requests(spec, lambda container: gpus(container_resources(container))) or NOTHING
 
 
 def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
-    for one in as_maps(status, "conditions"):
+    for one in mappings(status, "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in as_maps(status, kind):
-            state = as_map(one, "state")
-            past = as_map(as_map(one, "lastState"), "terminated") if with_past else NOTHING
-            stopped = as_map(state, "waiting") or as_map(state, "terminated") or past
+        for one in mappings(status, kind):
+            state = mapping(one, "state")
+            past = mapping(mapping(one, "lastState"), "terminated") if with_past else NOTHING
+            stopped = mapping(state, "waiting") or mapping(state, "terminated") or past
             if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
                 detail = f": {clean(stopped['message'])}" if stopped.get("message") else ""
                 yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{detail}"
@@ -180,26 +177,23 @@ def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
 
 def _pod_claims(spec: Json, status: Json) -> Iterable[PodClaim]:
     """Yield the claims that a pod names, and the one that the scheduler made for its limits."""
-    made = {clean(one.get("name")): clean(one.get("resourceClaimName")) for one in as_maps(status, "resourceClaimStatuses")}
-    for one in as_maps(spec, "resourceClaims"):
-        name, template_name = clean(one.get("name")), clean(one.get("resourceClaimTemplateName"))
-        yield PodClaim(name=name, claim=clean(one.get("resourceClaimName")) or made.get(name, ""), template=template_name)
-    of_limits = clean(as_map(status, "extendedResourceClaimStatus").get("resourceClaimName"))
+    for name, claim, template_name in pod_claims(spec, status):
+        yield PodClaim(name=clean(name), claim=clean(claim), template=clean(template_name))
+    of_limits = clean(mapping(status, "extendedResourceClaimStatus").get("resourceClaimName"))
     if of_limits:
         yield PodClaim(name="", claim=of_limits)
 
 
 def _limits_by_claim(status: Json) -> frozenset[str]:
     """Return the names in limits that a claim of the pod stands for."""
-    mappings = as_maps(as_map(status, "extendedResourceClaimStatus"), "requestMappings")
-    return frozenset(clean(one.get("resourceName")) for one in mappings)
+    return frozenset(clean(resource) for _, resource, _ in claimed_limits(status))
 
 
 def quota(item: Json) -> LiveQuota:
     """Return the quota of this object, with its limits on GPUs only."""
-    metadata, status = as_map(item, "metadata"), as_map(item, "status")
-    hard = _quota_gpus(as_map(as_map(item, "spec"), "hard"))
-    used = _quota_gpus(as_map(status, "used"))
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    hard = _quota_gpus(mapping(mapping(item, "spec"), "hard"))
+    used = _quota_gpus(mapping(status, "used"))
     return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
 
 
@@ -209,29 +203,29 @@ def _quota_gpus(numbers: Json) -> Mapping[str, int]:
 
 def config_map(item: Json) -> ConfigMap:
     """Return the ConfigMap of this object; its texts are not for printing."""
-    data = {str(key): value for key, value in as_map(item, "data").items() if isinstance(value, str)}
-    return ConfigMap(name=clean(as_map(item, "metadata").get("name")), data=data)
+    data = {str(key): value for key, value in mapping(item, "data").items() if isinstance(value, str)}
+    return ConfigMap(name=clean(mapping(item, "metadata").get("name")), data=data)
 
 
 def device_config(item: Json) -> DeviceConfig:
     """Return the DeviceConfig of this object; its specification is not for printing."""
-    return DeviceConfig(name=clean(as_map(item, "metadata").get("name")), spec=as_map(item, "spec"))
+    return DeviceConfig(name=clean(mapping(item, "metadata").get("name")), spec=mapping(item, "spec"))
 
 
 def daemonset(item: Json) -> DaemonSet:
     """Return the DaemonSet of this object."""
-    metadata, status = as_map(item, "metadata"), as_map(item, "status")
-    template = as_map(as_map(item, "spec"), "template")
-    spec, marks = as_map(template, "spec"), as_map(as_map(template, "metadata"), "annotations")
-    affinity = as_map(as_map(spec, "affinity"), "nodeAffinity")
-    required = as_map(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    containers = [*as_maps(spec, "containers")]
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    template = mapping(mapping(item, "spec"), "template")
+    spec, marks = mapping(template, "spec"), mapping(mapping(template, "metadata"), "annotations")
+    affinity = mapping(mapping(spec, "affinity"), "nodeAffinity")
+    required = mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    containers = [*mappings(spec, "containers")]
     return DaemonSet(
         name=clean(metadata.get("name")),
-        pool=clean(as_map(metadata, "labels").get(POOL_LABEL)),
+        pool=clean(mapping(metadata, "labels").get(POOL_LABEL)),
         policy=clean(marks.get("gpushare.dev/policy")),
-        terms=tuple(map(_term, as_maps(required, "nodeSelectorTerms"))) if required else None,
-        node_selector={clean(key): clean(value) for key, value in as_map(spec, "nodeSelector").items()},
+        terms=tuple(map(_term, mappings(required, "nodeSelectorTerms"))) if required else None,
+        node_selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()},
         image=clean(containers[0].get("image")) if containers else "",
         ready=_number(status.get("numberReady")),
     )
@@ -239,16 +233,12 @@ def daemonset(item: Json) -> DaemonSet:
 
 def _term(item: Json) -> Json:
     parts = ("matchExpressions", "matchFields")
-    return {part: [{**one, "values": _words(one.get("values"))} for one in as_maps(item, part)] for part in parts}
-
-
-def _words(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return {part: [{**one, "values": texts(one, "values")} for one in mappings(item, part)] for part in parts}
 
 
 def event(item: Json) -> Event:
     """Return the Event of this object."""
-    about, series = as_map(item, "involvedObject"), as_map(item, "series")
+    about, series = mapping(item, "involvedObject"), mapping(item, "series")
     times = (series.get("lastObservedTime"), item.get("lastTimestamp"), item.get("eventTime"), item.get("firstTimestamp"))
     return Event(
         namespace=clean(about.get("namespace")),
@@ -278,18 +268,6 @@ def document(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def as_map(item: Json, name: str) -> Json:
-    """Return the mapping of that name; without one an empty one."""
-    found = item.get(name)
-    return found if isinstance(found, dict) else NOTHING
-
-
-def as_maps(item: Json, name: str) -> Iterable[Json]:
-    """Return the mappings in the list of that name."""
-    found = item.get(name)
-    return (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def _number(value: object) -> int:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from gpushare.backends.dra import DRIVER
 from gpushare.live import devices
-from gpushare.live.api_objects import Json, as_map, as_maps, clean
+from gpushare.live.api_objects import Json, clean
 from gpushare.live.devices import (
     Capacity,
     Claim,
@@ -26,6 +26,7 @@ from gpushare.live.devices import (
 )
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import quantity
+from gpushare_node.contract.objects import mapping, mappings
 from gpushare_node.contract.struct import NOTHING
 
 _MOST = 10**18
@@ -44,30 +45,30 @@ _FORM = re.compile(
 
 def resource_slice(item: Json) -> Slice:
     """Return the slice of this object."""
-    spec = as_map(item, "spec")
-    pool = as_map(spec, "pool")
+    spec = mapping(item, "spec")
+    pool = mapping(spec, "pool")
     return Slice(
-        name=clean(as_map(item, "metadata").get("name")),
+        name=clean(mapping(item, "metadata").get("name")),
         node=clean(spec.get("nodeName")),
         pool=clean(pool.get("name")),
         generation=_whole(pool.get("generation"), _NO_GENERATION),
         count=_whole(pool.get("resourceSliceCount"), 0),
-        devices=tuple(map(_device, as_maps(spec, "devices"))),
+        devices=tuple(map(_device, mappings(spec, "devices"))),
         counters=_counters(spec, "sharedCounters", "name"),
     )
 
 
 def _device(item: Json) -> Device:
-    attributes, capacities = as_map(item, "attributes"), as_map(item, "capacity")
-    values = {clean(name): _capacity(as_map(capacities, name)) for name in capacities}
-    texts = {field: clean(as_map(attributes, name).get("string")) for field, name in _TEXTS.items()}
+    attributes, capacities = mapping(item, "attributes"), mapping(item, "capacity")
+    values = {clean(name): _capacity(mapping(capacities, name)) for name in capacities}
+    texts = {field: clean(mapping(attributes, name).get("string")) for field, name in _TEXTS.items()}
     division = ""
     if item.get("allowMultipleAllocations") is True:
         of_memory = values.get(devices.MEMORY)
         division = devices.BY_COUNT if devices.SHARES in values else devices.BY_MEMORY
         if division == devices.BY_MEMORY and (of_memory is None or not of_memory.default):
             division = devices.UNLIMITED
-    taints = tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in as_maps(item, "taints"))
+    taints = tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in mappings(item, "taints"))
     return Device(
         name=clean(item.get("name")),
         capacities=values or NOTHING,
@@ -81,9 +82,9 @@ def _device(item: Json) -> Device:
 def _counters(item: Json, field: str, key: str) -> Counters:
     """Return the counters of all sets. Nodes with the same cards share one object: of many nodes it is half of their memory."""
     found = (
-        (f"{clean(one.get(key))}/{clean(name)}", amount(as_map(counters, name).get("value")))
-        for one in as_maps(item, field)
-        for counters in [as_map(one, "counters")]
+        (f"{clean(one.get(key))}/{clean(name)}", amount(mapping(counters, name).get("value")))
+        for one in mappings(item, field)
+        for counters in [mapping(one, "counters")]
         for name in counters
     )
     return _kept(tuple(found)) or NOTHING
@@ -96,7 +97,7 @@ def _kept(counters: tuple[tuple[str, int], ...]) -> Counters:
 
 def _capacity(item: Json) -> Capacity:
     value = amount(item.get("value"))
-    policy = as_map(item, "requestPolicy")
+    policy = mapping(item, "requestPolicy")
     return Capacity(value=value, default=amount(policy["default"]) if "default" in policy else value)
 
 
@@ -107,8 +108,8 @@ def amount(text: object) -> int:
 
 def device_class(item: Json) -> DeviceClass:
     """Return the class of this object."""
-    metadata, spec = as_map(item, "metadata"), as_map(item, "spec")
-    labels = as_map(metadata, "labels")
+    metadata, spec = mapping(item, "metadata"), mapping(item, "spec")
+    labels = mapping(metadata, "labels")
     return DeviceClass(
         name=clean(metadata.get("name")),
         pool=clean(labels.get(POOL_LABEL)),
@@ -120,7 +121,7 @@ def device_class(item: Json) -> DeviceClass:
 
 
 def _selection(spec: Json) -> Selection | None:
-    expressions = [as_map(one, "cel").get("expression") for one in as_maps(spec, "selectors")]
+    expressions = [mapping(one, "cel").get("expression") for one in mappings(spec, "selectors")]
     found = _FORM.fullmatch(expressions[0]) if len(expressions) == 1 and isinstance(expressions[0], str) else None
     if found is None or (found["kind"] == devices.INSTANCE) != bool(found["profile"]):
         return None
@@ -130,31 +131,31 @@ def _selection(spec: Json) -> Selection | None:
 
 def template(item: Json) -> ClaimTemplate:
     """Return the template of this object; its specification is not for printing."""
-    metadata = as_map(item, "metadata")
-    spec = as_map(as_map(item, "spec"), "spec")
+    metadata = mapping(item, "metadata")
+    spec = mapping(mapping(item, "spec"), "spec")
     return ClaimTemplate(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), spec=spec)
 
 
 def policy(plural: str, item: Json) -> Policy:
     """Return the admission policy or the binding of this object; its specification is not for printing."""
-    return Policy(plural=plural, name=clean(as_map(item, "metadata").get("name")), spec=as_map(item, "spec"))
+    return Policy(plural=plural, name=clean(mapping(item, "metadata").get("name")), spec=mapping(item, "spec"))
 
 
 def claim(item: Json) -> Claim:
     """Return the claim of this object."""
-    metadata, spec, status = (as_map(item, part) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
     allocation = status.get("allocation")
-    results = [*as_maps(as_map(as_map(status, "allocation"), "devices"), "results")]
-    owner = next((one for one in as_maps(metadata, "ownerReferences") if one.get("kind") == "Pod"), None)
+    results = [*mappings(mapping(mapping(status, "allocation"), "devices"), "results")]
+    owner = next((one for one in mappings(metadata, "ownerReferences") if one.get("kind") == "Pod"), None)
     return Claim(
         namespace=clean(metadata.get("namespace")),
         name=clean(metadata.get("name")),
         uid=clean(metadata.get("uid")),
-        requests=tuple(tuple(_alternatives(one)) for one in as_maps(as_map(spec, "devices"), "requests")),
+        requests=tuple(tuple(_alternatives(one)) for one in mappings(mapping(spec, "devices"), "requests")),
         grants=tuple(map(_grant, (one for one in results if one.get("driver") == DRIVER))) if allocation else None,
         pods=tuple(
             (clean(one.get("name")), clean(one.get("uid")))
-            for one in as_maps(status, "reservedFor")
+            for one in mappings(status, "reservedFor")
             if one.get("resource") == "pods"
         ),
         owner=(clean(owner.get("name")), clean(owner.get("uid"))) if owner else None,
@@ -164,9 +165,9 @@ def claim(item: Json) -> Claim:
 
 def _alternatives(item: Json) -> Iterator[Request]:
     name = clean(item.get("name"))
-    listed = [as_map(item, "exactly")] if "exactly" in item else [*as_maps(item, "firstAvailable")]
+    listed = [mapping(item, "exactly")] if "exactly" in item else [*mappings(item, "firstAvailable")]
     for one in listed:
-        asked = as_map(as_map(one, "capacity"), "requests")
+        asked = mapping(mapping(one, "capacity"), "requests")
         yield Request(
             name=f"{name}/{clean(one.get('name'))}" if one.get("name") else name,
             device_class=clean(one.get("deviceClassName")),
@@ -177,7 +178,7 @@ def _alternatives(item: Json) -> Iterator[Request]:
 
 
 def _grant(item: Json) -> Grant:
-    consumed = as_map(item, "consumedCapacity")
+    consumed = mapping(item, "consumedCapacity")
     return Grant(
         request=clean(item.get("request")),
         pool=clean(item.get("pool")),

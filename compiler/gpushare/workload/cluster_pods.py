@@ -17,7 +17,7 @@ from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
-from gpushare_node.contract import quantity
+from gpushare_node.contract import objects, quantity
 from gpushare_node.contract.struct import Struct, replace
 
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")
@@ -89,7 +89,7 @@ def _words(used: list[_Timed], seen: Counter[str], *, has_times: bool) -> Iterat
 def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
     """Return the pod of an object. Raises _NotUsedError."""
     kind = _get(value, "kind")
-    spec, status, metadata = (_mapping(_get(value, field)) for field in ("spec", "status", "metadata"))
+    spec, status, metadata = (objects.mapping(value, field) for field in ("spec", "status", "metadata"))
     if kind not in (None, "Pod"):
         raise _NotUsedError(f"a {shorten(visible(str(kind)))} is not a pod")
     if not isinstance(_get(spec, "containers"), list):
@@ -101,7 +101,7 @@ def _pod(value: object, line: int, seen: Counter[str]) -> _Timed:
     if len(asked) > 1:
         raise _NotUsedError(f"it asks for several GPU resources: {join_words(sorted(asked))}")
     ((resource, count),) = asked.items()
-    selector = _mapping(_get(spec, "nodeSelector"))
+    selector = objects.mapping(spec, "nodeSelector")
     namespace, name, pool = _get(metadata, "namespace"), _get(metadata, "name"), selector.get(POOL_LABEL)
     if namespace is not None and not (isinstance(namespace, str) and is_dns_label(namespace)):
         raise _NotUsedError("its namespace has no name that Kubernetes allows")
@@ -130,7 +130,7 @@ def _duration(status: Mapping[str, Any], begun: int | None, seen: Counter[str]) 
     states = [
         _get(_get(one, "state"), "terminated")
         for field in ("initContainerStatuses", "containerStatuses")
-        for one in _list(_get(status, field))
+        for one in objects.mappings(status, field)
     ]
     ends = [end for state in states if (end := _time(_get(state, "finishedAt"))) is not None]
     starts = [start for state in states if (start := _time(_get(state, "startedAt"))) is not None]
@@ -146,36 +146,18 @@ def _duration(status: Mapping[str, Any], begun: int | None, seen: Counter[str]) 
 
 def _asked(spec: Mapping[str, Any]) -> dict[str, int]:
     """Return the GPU resources that Kubernetes counts for a pod. Raises _NotUsedError."""
-    total = _sum(map(_of_container, _list(_get(spec, "containers"))))
-    sidecars: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for one in _list(_get(spec, "initContainers")):
-        own = _of_container(one)
-        if _get(one, "restartPolicy") == "Always":
-            sidecars += own
-            own = Counter()
-        most |= own + sidecars
-    return dict((total + sidecars) | most)
+    return objects.pod_requests(spec, _of_container)
 
 
-def _containers(spec: Mapping[str, Any]) -> list[Any]:
-    return [*_list(_get(spec, "containers")), *_list(_get(spec, "initContainers"))]
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*objects.mappings(spec, "containers"), *objects.mappings(spec, "initContainers")]
 
 
-def _sum(each: Iterable[Counter[str]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for one in each:
-        total += one
-    return total
-
-
-def _of_container(container: object) -> Counter[str]:
-    """Return the GPU resources of a container: its limits, which for these equal its requests."""
-    resources = _mapping(_get(container, "resources"))
-    given = {**_mapping(_get(resources, "requests")), **_mapping(_get(resources, "limits"))}
+def _of_container(container: Mapping[str, Any]) -> Counter[str]:
+    """Return the GPU resources of a container. Raises _NotUsedError."""
     found: Counter[str] = Counter()
-    for name, value in given.items():
-        if not isinstance(name, str) or not is_label_key(name) or not is_gpu(name):
+    for name, value in objects.container_resources(container).items():
+        if not is_label_key(name) or not is_gpu(name):
             continue
         amount = quantity.whole(value)
         if amount is None or amount >= _MOST:
@@ -202,11 +184,3 @@ def _time(value: object) -> int | None:
 
 def _get(value: object, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -5,19 +5,17 @@ terms no longer match. That label is our own and proves nothing. Labels under nv
 while, and do not remove a node from its pool.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import POOL_LABEL, RUNTIME_LABEL, NodeView
+from gpushare_node.contract import objects
 from gpushare_node.vendors import DEPLOY_LABELS
 
 Json = Mapping[str, Any]
 
 _DEPLOY = (*DEPLOY_LABELS, RUNTIME_LABEL)
 """Labels by which gpu-operator, or an administrator, sends GPU clients away for a while: the pool keeps the node."""
-
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def is_selected(daemonset: Json, node: NodeView) -> bool:
@@ -34,40 +32,9 @@ def is_selected(daemonset: Json, node: NodeView) -> bool:
 
 
 def matches(term: Json, node: NodeView) -> bool:
-    """Whether the node selector term matches. An empty term matches nothing, as in Kubernetes."""
-    expressions = [one for one in term.get("matchExpressions") or () if not one["key"].startswith(_DEPLOY)]
-    fields = term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    named = {"metadata.name": node.name}
-    return all(_holds(expression, node.labels) for expression in expressions) and all(_holds(field, named) for field in fields)
+    """Whether the node selector term matches."""
+    return objects.term_matches(term, node.name, node.labels, _DEPLOY)
 
 
 def _counts(term: Json) -> bool:
     return all(one["key"] != POOL_LABEL for one in term.get("matchExpressions") or ())
-
-
-def _holds(requirement: Json, values: Mapping[str, str]) -> bool:
-    value = values.get(requirement["key"])
-    desired: Sequence[str] = requirement.get("values") or ()
-    match requirement["operator"]:
-        case "In":
-            return value in desired
-        case "NotIn":
-            return value not in desired
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            return _compares(value, operator, desired)
-        case _:
-            return False
-
-
-def _compares(value: str | None, operator: str, desired: Sequence[str]) -> bool:
-    """Compare integers; any other text does not match."""
-    if value is None or len(desired) != 1 or not (_WHOLE.fullmatch(value) and _WHOLE.fullmatch(desired[0])):
-        return False
-    have, than = int(value), int(desired[0])
-    return have > than if operator == "Gt" else have < than

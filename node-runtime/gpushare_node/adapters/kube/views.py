@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gpushare_node.adapters.kube.cluster import NodeView, PodClaim, PodEvent, PodView, Taint
+from gpushare_node.contract import objects
 from gpushare_node.contract.quantity import units
 from gpushare_node.vendors import RESOURCES
 
@@ -83,16 +84,9 @@ def _requested(spec: Json, status: Json) -> Iterable[str]:
 
     Requests equal limits for extended resources.
     """
-    claimed = {(container, name) for container, name, _ in _claimed_limits(status)}
+    claimed = {(container, name) for container, name, _ in objects.claimed_limits(status)}
     for one in _specified(spec):
         yield from (name for name in _limits(one) if _is_gpu(name) and (one.get("name") or "", name) not in claimed)
-
-
-def _claimed_limits(status: Json) -> Iterable[tuple[str, str, str]]:
-    """Yield container, resource and request of the limits for which the scheduler has made a claim."""
-    for one in (status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ():
-        if one.get("requestName"):
-            yield one.get("containerName") or "", one.get("resourceName") or "", one["requestName"]
 
 
 def _specified(spec: Json) -> Iterable[Json]:
@@ -102,33 +96,26 @@ def _specified(spec: Json) -> Iterable[Json]:
 
 def _limits(container: Json) -> Iterable[str]:
     """Return the names in a container's limits, without those of which it wants none."""
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return [name for name, quantity in limits.items() if units(quantity) != 0]
+    return [name for name, quantity in objects.container_resources(container).items() if units(quantity) != 0]
 
 
 def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:
     """Yield the pod's claims as kubelet finds them: named, made from a template, or made for extended resources."""
-    made = {one.get("name"): one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
-    for claim in spec.get("resourceClaims") or ():
-        own = claim.get("name")
-        name = claim.get("resourceClaimName") or made.get(own) or ""
-        # A claim that was to be made, and was found to be unnecessary.
-        if not name and own in made:
-            continue
-        used = {one.get("name") or "": (one.get("resources") or {}).get("claims") or () for one in _specified(spec)}
+    for own, name, _ in objects.pod_claims(spec, status):
+        used = {objects.text(one, "name"): objects.mappings(one.get("resources"), "claims") for one in _specified(spec)}
         requests = {
-            container: frozenset(one.get("request") or "" for one in claims if one.get("name") == own)
+            container: frozenset(objects.text(one, "request") for one in claims if one.get("name") == own)
             for container, claims in used.items()
         }
         yield PodClaim(name=name, requests={container: wanted for container, wanted in requests.items() if wanted})
-    extended = status.get("extendedResourceClaimStatus")
+    extended = objects.mapping(status, "extendedResourceClaimStatus")
     if extended:
         asked = {(one.get("name"), name) for one in _specified(spec) for name in _limits(one)}
         found: dict[str, frozenset[str]] = {}
-        for container, resource, request in _claimed_limits(status):
+        for container, resource, request in objects.claimed_limits(status):
             if (container, resource) in asked:
                 found[container] = found.get(container, frozenset()) | {request}
-        yield PodClaim(name=extended.get("resourceClaimName") or "", requests=found)
+        yield PodClaim(name=objects.text(extended, "resourceClaimName"), requests=found)
 
 
 def _is_gpu(resource: str) -> bool:

@@ -1,0 +1,91 @@
+"""What the compiler and the node read of objects alike: Kubernetes' rules, whatever a field has in it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpushare_node.contract import objects
+
+WRONG = (None, 5, "text", [1, "x"], {"a": 1}, True)
+
+
+def container(number: int, **more: Any) -> dict[str, Any]:
+    return {"resources": {"limits": {"nvidia.com/gpu": number}}, **more}
+
+
+def counted(one: Mapping[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in objects.container_resources(one).items() if isinstance(value, int)}
+
+
+@pytest.mark.parametrize(
+    ("containers", "init", "number"),
+    [
+        ([1, 2], [], 3),
+        ([1], [(4, False)], 4),
+        ([3], [(2, False), (1, False)], 3),
+        ([1], [(1, True)], 2),
+        ([1], [(1, True), (3, False)], 4),
+        ([1], [(3, False), (1, True)], 3),
+        ([1], [(1, True), (2, True), (1, False)], 4),
+        ([], [(2, True), (5, False), (4, True)], 7),
+    ],
+)
+def test_requests_of_a_pod_are_what_the_scheduler_counts(
+    containers: list[int], init: list[tuple[int, bool]], number: int
+) -> None:
+    """A sidecar stays beside the init containers that come after it, and beside the containers."""
+    listed = [container(count, **({"restartPolicy": "Always"} if stays else {})) for count, stays in init]
+    spec = {"containers": list(map(container, containers)), "initContainers": listed}
+    assert objects.pod_requests(spec, counted) == {"nvidia.com/gpu": number}
+
+
+def test_a_claim_that_was_found_to_be_unnecessary_is_none() -> None:
+    spec = {
+        "resourceClaims": [
+            {"name": "own", "resourceClaimName": "mine"},
+            {"name": "made", "resourceClaimTemplateName": "t"},
+            {"name": "waits", "resourceClaimTemplateName": "t"},
+            {"name": "unneeded", "resourceClaimTemplateName": "t"},
+        ]
+    }
+    status = {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "pod-made-x"}, {"name": "unneeded"}]}
+    assert list(objects.pod_claims(spec, status)) == [("own", "mine", ""), ("made", "pod-made-x", "t"), ("waits", "", "t")]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "listed", "holds"),
+    [
+        ("Gt", "8", ["7"], True),
+        ("Gt", "7", ["7"], False),
+        ("Lt", "-1", ["0"], True),
+        ("Gt", "1_0", ["7"], False),
+        ("Gt", " 8", ["7"], False),
+        ("Gt", "8", ["7", "1"], False),
+        ("Gt", "\u0668", ["7"], False),
+        ("Gt", None, ["7"], False),
+        ("NotIn", None, ["7"], True),
+        ("In", "a", "abc", False),
+        ("Like", "a", ["a"], False),
+    ],
+)
+def test_requirements_match_as_the_scheduler_has_it(operator: str, value: str | None, listed: Any, holds: bool) -> None:
+    term = {"matchExpressions": [{"key": "a", "operator": operator, "values": listed}]}
+    assert objects.term_matches(term, "n", {} if value is None else {"a": value}) is holds
+
+
+def test_a_term_that_asks_only_what_is_ignored_matches_nothing() -> None:
+    term = {"matchExpressions": [{"key": "paused/x", "operator": "Exists"}]}
+    assert not objects.term_matches(term, "n", {"paused/x": "1"}, ("paused/",))
+    assert not objects.term_matches({}, "n", {})
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    assert objects.term_matches(named, "n", {})
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_any_value_in_any_field_counts_as_missing(wrong: Any) -> None:
+    assert list(objects.pod_claims({"resourceClaims": wrong}, {"resourceClaimStatuses": wrong})) == []
+    assert list(objects.claimed_limits({"extendedResourceClaimStatus": {"requestMappings": wrong}})) == []
+    assert objects.pod_requests({"containers": wrong, "initContainers": wrong}, counted) == {}
+    assert objects.pod_requests({"containers": [{"resources": {"limits": [wrong]}}, {"resources": wrong}]}, counted) == {}
+    assert not objects.term_matches({"matchExpressions": wrong, "matchFields": wrong}, "n", {})

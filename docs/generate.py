@@ -9,7 +9,7 @@ import click
 from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
-from gpushare.report import drift, images, simulation, status, usage
+from gpushare.report import drift, images, simulation, size, status, usage
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -109,7 +109,15 @@ def commands_page() -> str:
     return "\n".join([NOTE, "", "# Commands", "", head, "", *lines])
 
 
-DOCUMENTS = (drift.DOCUMENT, images.DOCUMENT, simulation.DOCUMENT, status.DOCUMENT, usage.DOCUMENT)
+DOCUMENTS = (
+    drift.DOCUMENT,
+    images.DOCUMENT,
+    simulation.DOCUMENT,
+    size.DOCUMENT,
+    size.COMPARISON,
+    status.DOCUMENT,
+    usage.DOCUMENT,
+)
 """JSON documents of commands whose schema is written from their description."""
 
 PAGES = {

@@ -1,6 +1,5 @@
 """`gpushare size`: how users, their memory and a card fit together: which mode, how many nodes, and the intent for it."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce, wraps
 from typing import Any
@@ -18,10 +17,10 @@ from gpushare.core.units import MIB, meant_sizes, parse_quantity
 from gpushare.intent import words
 from gpushare.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
-from gpushare.report import simulation, size_view, terminal
-from gpushare.sizing import document
+from gpushare.report import simulation
+from gpushare.report import size as report
 from gpushare.sizing.comparison import Comparison, compare
-from gpushare.sizing.sizing import size
+from gpushare.sizing.sizing import intent, size
 from gpushare.workload import requests
 from gpushare.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace
@@ -197,15 +196,10 @@ def command(  # noqa: PLR0913 - one for each option that is not of the users
         for card, described in chosen.items()
     ]
     compared = compare(tuple(size(demand, mode, users.pods) for demand in demands))
-    several = len(compared.sizings) > 1
     if only_intent:
         _print_intent(compared)
-    elif style == "json":
-        made = document.comparison_document(compared) if several else document.document(compared.sizings[0])
-        streams.product(emit.json_text(made))
     else:
-        view = terminal.detect_style(sys.stdout)
-        streams.write(size_view.render_cards(compared, view) if several else size_view.render(compared.sizings[0], view))
+        streams.report(report.report(compared), style)
     if users.pods is not None:
         _warn(users.pods)
     best = compared.best.best if compared.best else None
@@ -216,7 +210,7 @@ def _print_intent(compared: Comparison) -> None:
     """Write the intent to stdout; to stderr that it does not suffice, or that there is none."""
     found = compared.best or compared.sizings[0]
     if found.best is not None:
-        streams.product(emit.yaml_text(document.intent(found.demand, found.best)))
+        streams.product(emit.yaml_text(intent(found.demand, found.best)))
     if found.best is None or found.best.suffices is False:
         streams.warn(f"gpushare: {found.reason}\n")
 

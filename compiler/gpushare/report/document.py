@@ -34,6 +34,7 @@ INTEGER: Shape[int] = Shape(schema={"type": "integer"}, write=_same)
 COUNT: Shape[int] = Shape(schema={"type": "integer", "minimum": 0}, write=_same)
 NUMBER: Shape[float] = Shape(schema={"type": "number"}, write=_same)
 ROUNDED: Shape[float] = Shape(schema=NUMBER.schema, write=lambda value: round(value, 6))
+OBJECT: Shape[Mapping[str, Any]] = Shape(schema={"type": "object"}, write=_same)
 FLAG: Shape[bool] = Shape(schema={"type": "boolean"}, write=_same)
 
 

@@ -55,8 +55,8 @@ class Table(Generic[T], Part):
     """A table, which is left out without rows. The page leaves out columns in which no row has anything, except the first.
 
     `most`: rows of the text, and `most_on_page` of the page, None for all; `more` says what is left out in place of how many.
-    `note` follows the table. `is_wide`: with all columns, however wide the terminal is. `is_fixed`: the page shows all columns,
-    aligned with those of other cards, also without rows.
+    `under` is a line under a row of the text, if it is not empty; `note` follows the table. `is_wide`: with all columns,
+    however wide the terminal is. `is_fixed`: the page shows all columns, aligned with those of other cards, also without rows.
     """
 
     kind = "table"
@@ -66,6 +66,7 @@ class Table(Generic[T], Part):
     most: int | None = None
     most_on_page: int | None = None
     more: str = ""
+    under: Callable[[T], str] | None = None
     note: str = ""
     is_wide: bool = False
     is_fixed: bool = False

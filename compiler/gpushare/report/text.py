@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushare.core.printable import visible
 from gpushare.report.model import Form, Format, Lines, Part, Report, Section, Table
-from gpushare.report.terminal import BOLD, Style, table, wrapped
+from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped
 from gpushare_node.contract.struct import replace
 
 
@@ -35,14 +35,20 @@ def _table(one: Table[Any], style: Style) -> str:
     columns = [each for each in one.columns if Format.TEXT in each.where and (one.is_wide or not each.is_wide)]
     left = 0 if one.most is None else len(one.rows) - one.most
     more = one.more or (f"and {left} more" if left > 0 else "")
-    return table(
+    rows = one.rows[: one.most]
+    drawn = table(
         [each.header for each in columns],
-        [[each.value(row) for each in columns] for row in one.rows[: one.most]],
+        [[each.value(row) for each in columns] for row in rows],
         replace(style, whole_tables=True) if one.is_wide else style,
         numbers=[each.header for each in columns if each.is_number],
         dropped=[each.header for each in columns if each.is_droppable],
         uncut=[each.header for each in columns if each.is_uncut],
-    ) + "".join(f"{line}\n" for line in (more, one.note) if line)
+    )
+    if one.under is not None:
+        head, *lines = drawn.splitlines()
+        under = (style.paint(f"     {visible(text)}", DIM) if text else "" for text in map(one.under, rows))
+        drawn = "".join(f"{line}\n" for pair in ((head,), *zip(lines, under, strict=True)) for line in pair if line)
+    return drawn + "".join(f"{line}\n" for line in (more, one.note) if line)
 
 
 def _lines(one: Lines, style: Style) -> Iterator[str]:

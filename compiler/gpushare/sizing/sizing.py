@@ -6,13 +6,15 @@ gives the same. What a mode isolates is NVIDIA's documentation of MIG, of MPS on
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
-from gpushare import modes
+from gpushare import modes, vendors
 from gpushare.bundle.lock import EMPTY
 from gpushare.catalog.cards import Catalog
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
-from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing
+from gpushare.intent import writer
+from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing, Stack
 from gpushare.modes import VARIANTS
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Shares, Variant, nodes_for, per_node
 from gpushare.resolved.plan import resolve
@@ -38,6 +40,15 @@ def size(demand: Demand, preferred: str | None = None, workload: Workload | None
     best = next((one for one in options if preferred in (None, one.variant.word)), None)
     in_order = tuple(sorted(options, key=lambda one: VARIANTS.index(one.variant)))
     return Sizing(demand=demand, options=in_order, unfit=unfit, best=best, reason=_reason(demand, best, unfit, preferred))
+
+
+def intent(demand: Demand, option: Option) -> dict[str, Any]:
+    """Return the intent of an option: one pool; its label and the cluster's name are examples for the user to replace."""
+    card, own = demand.card, demand.described
+    made = writer.write(Intent(name="my-cluster", pools=(option.pool,), cards={card.id: own} if own else {}))
+    stack = next(iter(vendors.of(card).charts))
+    platform = {} if stack == Stack.GPU_OPERATOR else {"platform": {"stack": stack}}
+    return {**made, "spec": {**platform, **made["spec"]}}
 
 
 def _divisions(demand: Demand, preferred: str | None) -> Iterator[tuple[Variant, Sharing] | Unfit]:

@@ -16,8 +16,7 @@ from gpushare.simulation import supply
 from gpushare.simulation.engine import simulate
 from gpushare.simulation.outcome import PoolOutcome
 from gpushare.sizing.answer import Option
-from gpushare.sizing.document import intent
-from gpushare.sizing.sizing import size
+from gpushare.sizing.sizing import intent, size
 from gpushare.workload.requests import PodRequest, Workload
 from gpushare_node.contract.struct import replace
 from tests.support import scale

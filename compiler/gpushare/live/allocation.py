@@ -28,10 +28,12 @@ Allocations = Mapping[tuple[str, str], Sequence[Held]]
 
 
 def of(claims: Iterable[Claim]) -> Allocations:
-    """Return who has which device."""
+    """Return who has which device; who only looks on has none."""
     found: dict[tuple[str, str], list[Held]] = {}
     for claim in claims:
         for grant in claim.grants or ():
+            if grant.is_admin:
+                continue
             found.setdefault((grant.pool, grant.device), []).append(Held(claim=claim, grant=grant))
     return found
 

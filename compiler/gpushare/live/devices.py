@@ -40,6 +40,18 @@ class Capacity(Struct):
     default: int
 
 
+class Taint(Struct):
+    """A taint of a device that keeps claims away, or what a request tolerates; then `operator` is Exists or Equal."""
+
+    key: str
+    value: str
+    effect: str
+    operator: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}:{self.effect}"
+
+
 class Device(Struct):
     """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, empty: one claim has it whole.
 
@@ -52,7 +64,7 @@ class Device(Struct):
     product: str = ""
     capacities: Mapping[str, Capacity] = NOTHING
     division: str = ""
-    taints: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
     counters: Counters = NOTHING
 
 
@@ -108,22 +120,28 @@ class ClaimTemplate(Struct):
 
 
 class Request(Struct):
-    """One alternative of what a claim asks for: devices of a class, and these amounts of each. `has_selectors`: of its own."""
+    """One alternative of what a claim asks for: devices of a class, and these amounts of each. `has_selectors`: of its own.
+
+    `is_admin`: it only looks on, at devices that others may have, and consumes nothing.
+    """
 
     name: str
     device_class: str
     count: int = 1
     capacities: Mapping[str, int] = NOTHING
     has_selectors: bool = False
+    tolerations: tuple[Taint, ...] = ()
+    is_admin: bool = False
 
 
 class Grant(Struct):
-    """One device that a claim has, by pool and name in its slice, with what it consumes of it."""
+    """One device that a claim has, by pool and name in its slice, with what it consumes of it: with `is_admin` nothing."""
 
     request: str
     pool: str
     device: str
     consumed: Mapping[str, int] = NOTHING
+    is_admin: bool = False
 
 
 class Claim(Struct):

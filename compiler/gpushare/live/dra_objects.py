@@ -23,10 +23,11 @@ from gpushare.live.devices import (
     Request,
     Selection,
     Slice,
+    Taint,
 )
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import quantity
-from gpushare_node.contract.objects import mapping, mappings
+from gpushare_node.contract.objects import device_taints, mapping, mappings
 from gpushare_node.contract.struct import NOTHING
 
 _MOST = 10**18
@@ -68,7 +69,7 @@ def _device(item: Json) -> Device:
         division = devices.BY_COUNT if devices.SHARES in values else devices.BY_MEMORY
         if division == devices.BY_MEMORY and (of_memory is None or not of_memory.default):
             division = devices.UNLIMITED
-    taints = tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in mappings(item, "taints"))
+    taints = tuple(map(_taint, device_taints(item)))
     return Device(
         name=clean(item.get("name")),
         capacities=values or NOTHING,
@@ -174,6 +175,8 @@ def _alternatives(item: Json) -> Iterator[Request]:
             count=_whole(one.get("count"), 1),
             capacities={clean(key): amount(value) for key, value in asked.items()} or NOTHING,
             has_selectors=bool(one.get("selectors")),
+            tolerations=tuple(map(_taint, mappings(one, "tolerations"))),
+            is_admin=one.get("adminAccess") is True,
         )
 
 
@@ -183,8 +186,14 @@ def _grant(item: Json) -> Grant:
         request=clean(item.get("request")),
         pool=clean(item.get("pool")),
         device=clean(item.get("device")),
+        is_admin=item.get("adminAccess") is True,
         consumed={clean(key): amount(value) for key, value in consumed.items()} or NOTHING,
     )
+
+
+def _taint(item: Json) -> Taint:
+    key, value, effect, operator = (clean(item.get(name)) for name in ("key", "value", "effect", "operator"))
+    return Taint(key=key, value=value, effect=effect, operator=operator)
 
 
 def _whole(value: object, default: int) -> int:

@@ -17,6 +17,7 @@ from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import Listed
 from gpushare.live.snapshot import LiveNode, Pod, Snapshot
 from gpushare.nodes import taints
+from gpushare_node.contract.objects import tolerates
 from gpushare_node.contract.struct import Struct
 
 _MAX_NODES = 8
@@ -248,8 +249,11 @@ def _closed(node: LiveNode, pod: Pod | None) -> str:
 def _short(view: _View, one: Listed, request: Request, held: Sequence[Held]) -> str:
     """Return what of the device is too little for the request, and who has it; empty if it fits."""
     device = one.device
-    if device.taints:
-        return f"{device.name} has taint {join_first(device.taints)}"
+    kept = [one for one in device.taints if not any(tolerates(vars(other), vars(one)) for other in request.tolerations)]
+    if kept:
+        return f"{device.name} has taint {join_first(kept)}"
+    if request.is_admin:
+        return ""
     if not held and (beside := _beside(view, one)):
         return beside
     if allocation.is_whole(device, held):

@@ -9,6 +9,9 @@ from typing import Any
 
 Json = Mapping[str, Any]
 
+KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of a device's taint that keep claims away. `None` only informs, and any other is not known to Kubernetes yet."""
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -126,3 +129,21 @@ def claimed_limits(status: Json) -> Iterator[tuple[str, str, str]]:
     for one in mappings(mapping(status, "extendedResourceClaimStatus"), "requestMappings"):
         if request := text(one, "requestName"):
             yield text(one, "containerName"), text(one, "resourceName"), request
+
+
+def device_taints(device: Json) -> list[Json]:
+    """Return the taints of a device that keep claims away which do not tolerate them."""
+    return [one for one in mappings(device, "taints") if text(one, "effect") in KEEPING_AWAY]
+
+
+def tolerates(toleration: Json, taint: Json) -> bool:
+    """Whether a request for devices with this toleration may get a device with this taint.
+
+    Without an effect all are tolerated, and with `Exists` and no key all taints. The operator is `Equal` if not said.
+    """
+    key, operator, effect = text(toleration, "key"), text(toleration, "operator") or "Equal", text(toleration, "effect")
+    if effect and effect != text(taint, "effect"):
+        return False
+    if operator == "Exists":
+        return key in ("", text(taint, "key"))
+    return operator == "Equal" and (key, text(toleration, "value")) == (text(taint, "key"), text(taint, "value")) and key != ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.live import dra_objects
+from gpushare.live import allocation, dra_objects
 from tests.compiler.live.clusters import LiveCluster
 from tests.compiler.live.conftest import Ask
 from tests.compiler.live.dra_cluster import (
@@ -212,3 +212,26 @@ def test_plan_names_the_pods_that_hold_devices_by_claims(dra: LiveCluster, ask: 
     done = ask("plan", "--live", new)
     assert "2 nodes would change" in done.stdout
     assert "team/lab-0" in done.stdout
+
+
+def test_claim_with_admin_access_has_no_device_of_others_and_informing_taints_keep_nothing_away() -> None:
+    result = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0", "request": "gpu"}
+    asked = {"deviceClassName": "c", "adminAccess": True, "tolerations": [{"key": "a", "operator": "Exists"}]}
+    watcher, user = (
+        dra_objects.claim(
+            {
+                "metadata": {"name": name, "namespace": "team"},
+                "spec": {
+                    "devices": {"requests": [{"name": "gpu", "exactly": asked if is_admin else {"deviceClassName": "c"}}]}
+                },
+                "status": {"allocation": {"devices": {"results": [result | ({"adminAccess": True} if is_admin else {})]}}},
+            }
+        )
+        for name, is_admin in (("watcher", True), ("user", False))
+    )
+    assert [held.claim.name for held in allocation.of([watcher, user])["n", "gpu-0"]] == ["user"]
+    [[request]] = watcher.requests
+    assert (request.is_admin, [str(one) for one in request.tolerations]) == (True, ["a:"])
+    taints = [{"key": "look", "effect": "None"}, {"key": "broken", "effect": "NoSchedule"}]
+    found = dra_objects.resource_slice({"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}})
+    assert [str(one) for one in found.devices[0].taints] == ["broken:NoSchedule"]

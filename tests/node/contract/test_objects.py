@@ -89,3 +89,28 @@ def test_any_value_in_any_field_counts_as_missing(wrong: Any) -> None:
     assert objects.pod_requests({"containers": wrong, "initContainers": wrong}, counted) == {}
     assert objects.pod_requests({"containers": [{"resources": {"limits": [wrong]}}, {"resources": wrong}]}, counted) == {}
     assert not objects.term_matches({"matchExpressions": wrong, "matchFields": wrong}, "n", {})
+
+
+@pytest.mark.parametrize(
+    ("toleration", "holds"),
+    [
+        ({"key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule"}, True),
+        ({"key": "a", "value": "x"}, True),
+        ({"key": "a", "value": "y"}, False),
+        ({"key": "a"}, False),
+        ({"key": "a", "operator": "Exists"}, True),
+        ({"key": "b", "operator": "Exists"}, False),
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Equal", "value": "x"}, False),
+        ({"key": "a", "operator": "Like", "value": "x"}, False),
+        ({}, False),
+    ],
+)
+def test_tolerations_of_requests_are_those_of_kubernetes(toleration: dict[str, str], holds: bool) -> None:
+    assert objects.tolerates(toleration, {"key": "a", "value": "x", "effect": "NoSchedule"}) is holds
+
+
+def test_only_taints_of_a_known_effect_keep_claims_away() -> None:
+    taints = [{"key": effect, "effect": effect} for effect in ("NoSchedule", "NoExecute", "None", "Later")]
+    assert [one["key"] for one in objects.device_taints({"taints": taints})] == ["NoSchedule", "NoExecute"]

@@ -6,6 +6,7 @@ A slice that lacks something has it empty; whether that is right, `backends/dra/
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpushare_node.contract.objects import KEEPING_AWAY
 from gpushare_node.contract.struct import Struct
 
 Json = Mapping[str, Any]
@@ -15,7 +16,6 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_SLICES = 64
 """How many slices of a node are read. A node of sixteen GPUs has one, or two for each GPU."""
 
-_KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 UNLIMITED, BY_MEMORY, BY_COUNT = "unlimited", "memory", "count"
 
 
@@ -81,7 +81,7 @@ def _device(device: Json) -> SliceDevice:
         uuid=_text(attributes, "uuid"),
         shares=shares,
         count=int(count) if count.isdecimal() else 0,
-        taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in _KEEPING_AWAY),
+        taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in KEEPING_AWAY),
     )
 
 

@@ -17,6 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config.kube_config import KubeConfigMerger
+
 from gpushare.live import kubeconfig
 from gpushare.live.errors import NoClusterError, RequestError, TooLargeError
 from gpushare.live.kubeconfig import Access
@@ -66,8 +71,6 @@ class Server:
         self, path: str, query: Mapping[str, str] | None = None, *, most_bytes: int, timeout_seconds: float | None
     ) -> bytes:
         """Return the body of the answer. TooLargeError if it is longer than `most_bytes`; else as `get`."""
-        import urllib3  # noqa: PLC0415 - comes with the official client, which is an extra
-
         url = self._endpoint.settings.host + path + (f"?{urlencode(query, errors='replace')}" if query else "")
         connect = min(timeout_seconds or _MAX_CONNECT_SECONDS, _MAX_CONNECT_SECONDS)
         timeout = urllib3.Timeout(connect=connect, read=timeout_seconds, total=timeout_seconds)
@@ -96,8 +99,6 @@ class Server:
         self._pool.clear()
 
     def _headers(self) -> Any:
-        import urllib3  # noqa: PLC0415 - as above
-
         headers = urllib3.HTTPHeaderDict({"Accept": "application/json"})
         for one in self._endpoint.settings.auth_settings().values():
             headers.add(one["key"], one["value"])
@@ -115,8 +116,6 @@ class Server:
         return RequestError(f"{status}: {reason}", status)
 
     def _unreachable(self, problem: Exception) -> Exception:
-        import urllib3  # noqa: PLC0415 - as above
-
         kinds = urllib3.exceptions
         if isinstance(problem, kinds.SSLError):
             hint = "check certificate-authority and server in the kubeconfig; a proxy may replace the certificate"
@@ -139,8 +138,6 @@ def _is_header_value(text: str) -> bool:
 
 def _pool(endpoint: Endpoint) -> Any:
     """Return the pool of connections. NoClusterError if the kubeconfig's proxy is one that urllib3 needs a package for."""
-    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - slow to import
-
     try:
         with warnings.catch_warnings(action="ignore"):
             return RESTClientObject(endpoint.settings).pool_manager
@@ -202,8 +199,6 @@ def _endpoint(access: Access, folder: str) -> Endpoint:
 
 
 def _in_cluster(access: Access) -> Endpoint:
-    from kubernetes import client, config  # noqa: PLC0415 - slow to import
-
     settings: Any = client.Configuration()
     load: Any = config.load_incluster_config
     try:
@@ -217,9 +212,6 @@ def _in_cluster(access: Access) -> Endpoint:
 
 
 def _from_kubeconfig(access: Access, where: str, folder: str) -> Endpoint:
-    from kubernetes import client, config  # noqa: PLC0415 - slow to import
-    from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - as above
-
     settings: Any = client.Configuration()
     load, merger = _typeless(config.load_kube_config), _typeless(KubeConfigMerger)
     with _logged() as messages:

@@ -2,17 +2,19 @@
 
 import json
 import math
+import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from http.client import HTTPException
+from typing import Any
+from urllib import request
+from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlencode, urlsplit
 
 from gpushare.core.errors import HintedError
 from gpushare.live.api_objects import clean
 from gpushare_node.contract.struct import Struct
-
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
 
 _MAX_BYTES = 64 << 20
 _MAX_REASON = 300
@@ -82,12 +84,8 @@ class Prometheus:
             workers.shutdown(wait=False, cancel_futures=True)
 
     def _get(self, url: str) -> tuple[int, str, bytes]:
-        from http.client import HTTPException  # noqa: PLC0415 - `--help` does not need it
-        from urllib.error import HTTPError, URLError  # noqa: PLC0415 - as above
-        from urllib.request import Request  # noqa: PLC0415 - as above
-
         try:
-            answer = self._opener.open(Request(url, headers=self._headers), timeout=self._timeout)  # noqa: S310 - http or https
+            answer = self._opener.open(request.Request(url, headers=self._headers), timeout=self._timeout)  # noqa: S310 - http or https
         except HTTPError as refusal:
             answer = refusal
         except URLError as problem:
@@ -107,11 +105,9 @@ class Prometheus:
         return answer.status, answer.headers.get_content_type(), data
 
     def _unreachable(self, problem: object) -> PrometheusError:
-        from ssl import SSLError  # noqa: PLC0415 - as above
-
         if isinstance(problem, TimeoutError):
             return PrometheusError(f"{self._base}: no answer within {self._timeout:g} s", "--timeout waits longer")
-        if isinstance(problem, SSLError):
+        if isinstance(problem, ssl.SSLError):
             return PrometheusError(f"{self._base}: TLS failed: {_text(problem)}", "--cacert names the CA of its certificate")
         hint = "check the address, the network and HTTPS_PROXY; in a cluster: `kubectl port-forward` to Prometheus' Service"
         return PrometheusError(f"cannot reach {self._base}: {_text(problem)}", hint)
@@ -154,8 +150,6 @@ def _headers(credentials: str, token: str, given: Mapping[str, str]) -> dict[str
     """Return the headers; one that is given replaces ours, and credentials in the URL the token."""
     headers = {"Accept": "application/json"}
     if credentials:
-        from base64 import b64encode  # noqa: PLC0415 - few calls need it
-
         headers["Authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
     elif token:
         headers["Authorization"] = f"Bearer {token.strip()}"
@@ -167,10 +161,7 @@ def _headers(credentials: str, token: str, given: Mapping[str, str]) -> dict[str
     return headers
 
 
-def _opener(ca_file: str) -> "OpenerDirector":
-    import ssl  # noqa: PLC0415 - `--help` does not need it
-    from urllib import request  # noqa: PLC0415 - as above
-
+def _opener(ca_file: str) -> request.OpenerDirector:
     class _NoRedirect(request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
             return None

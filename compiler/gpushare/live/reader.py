@@ -28,7 +28,7 @@ from gpushare.live.snapshot import (
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import AMD
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
@@ -122,8 +122,6 @@ def _checked(snapshot: Snapshot) -> Snapshot:
     found = snapshot.daemonsets or snapshot.configs
     if found or not snapshot.has_seen("daemonsets"):
         return snapshot
-    from gpushare_node.contract.struct import replace  # noqa: PLC0415 - rare
-
     missing = ReadFailure(
         what="gpushare",
         why=f"namespace {snapshot.namespace} has no pool of gpushare",

@@ -4,7 +4,9 @@ Checks artifacts, not the intent, and is therefore not in the registry. ConfigMa
 built here as Helm stores it, except for the DaemonSets, which are nearly equal and count with what one more of them adds.
 """
 
+import base64
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -140,9 +142,6 @@ def _release_bytes(files: Mapping[str, str]) -> int:
     plain = 4 * sum(len(text) for text in chart.values())
     if plain < RELEASE_BYTES * WARN_PERCENT // 100:
         return 0
-    import base64  # noqa: PLC0415 - only large bundles are measured
-    import zlib  # noqa: PLC0415 - as above
-
     packer, size = zlib.compressobj(6), 0
     for path, text in chart.items():
         if path != _VALUES:

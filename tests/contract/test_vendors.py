@@ -22,7 +22,7 @@ ALLOWED = {
     },
     "node-runtime/gpushare_node": {
         "vendors": "the names themselves",
-        "reporting": "a remedy names the label that NVIDIA's plugin reads",
+        "contract": "whose the GPUs of a policy are; a remedy names the label that NVIDIA's plugin reads",
     },
 }
 
@@ -125,7 +125,6 @@ AMD_BY_NAME = {
     },
     "node-runtime/gpushare_node": {
         "backends/device_plugin.py": "who starts the pods of its device plugin again",
-        "contract/policy.py": "its stacks, and whose the GPUs are",
         "gpus/exclusive.py": "what divides the GPUs of a node without a policy",
     },
 }
@@ -200,3 +199,9 @@ def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:
 def test_the_runtime_knows_which_services_the_config_manager_stops() -> None:
     listed = config_manager.document({})["gpuClientSystemdServices"]["names"]
     assert {f"{name}.service" for name in listed} == vendors.of(Vendor.AMD).partitioner_stops
+
+
+@pytest.mark.parametrize("vendor", Vendor)
+def test_compiler_and_node_runtime_know_the_same_bound_for_a_change(vendor: Vendor) -> None:
+    known = vendors.of(vendor)
+    assert VENDORS[vendor.value].change_seconds == known.leave_seconds + known.change_seconds

@@ -8,9 +8,9 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import Backend, OnBusy, Requests
-from gpushare.intent.windows import Window, locate
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.vendors import VENDORS
+from gpushare_node.contract.windows import Window, locate
 
 _RELABEL_SECONDS = 5
 """From the taint to the new allocatable: 3.6 s (`python -m tests.bench.cluster_loop`), rounded up."""

@@ -65,9 +65,9 @@ from gpushare.intent.types import (
     Vgpu,
     VgpuManager,
 )
-from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import ON_DEMAND, Mode
 from gpushare_node.contract.struct import NOTHING, replace
+from gpushare_node.contract.windows import DAYS, Window
 
 Document = Mapping[str, Any]
 

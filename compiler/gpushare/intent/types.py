@@ -10,10 +10,10 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.core.units import Share
-from gpushare.intent.windows import Window
 from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.struct import NOTHING, Struct
+from gpushare_node.contract.windows import Window
 
 
 class Stack(StrEnum):

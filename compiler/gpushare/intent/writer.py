@@ -41,9 +41,9 @@ from gpushare.intent.types import (
     TimeSlicing,
     Vgpu,
 )
-from gpushare.intent.windows import DAYS, Window
 from gpushare.intent.words import ON_DEMAND
 from gpushare_node.contract.struct import Struct, content_of, replace
+from gpushare_node.contract.windows import DAYS, Window
 
 Document = dict[str, Any]
 

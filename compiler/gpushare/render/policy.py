@@ -132,19 +132,10 @@ def _enforcement(wanted: Enforcement, *, has_caps: bool) -> policy.Enforcement:
 
 
 def _rollout(wanted: Rollout) -> policy.Rollout:
-    windows = (
-        policy.Window(
-            days=tuple(map(policy.DAYS.index, one.days)),
-            start_minutes=int(one.start[:2]) * 60 + int(one.start[3:]),
-            duration_seconds=one.duration_seconds,
-            timezone=one.timezone,
-        )
-        for one in wanted.windows
-    )
     return policy.Rollout(
         max_unavailable=wanted.max_unavailable,
         on_busy=policy.OnBusy(wanted.on_busy.value),
         drain_timeout_seconds=wanted.drain_timeout_seconds,
         is_paused=wanted.is_paused,
-        windows=tuple(windows),
+        windows=wanted.windows,
     )

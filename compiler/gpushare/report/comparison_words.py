@@ -14,8 +14,8 @@ from gpushare.core import prices
 from gpushare.core.units import show_duration
 from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.gitops import TOOLS, Tool
-from gpushare.intent.windows import DAYS
 from gpushare.report.plan_view import known, ranges
+from gpushare_node.contract.windows import DAYS
 
 _MAX_LENGTH = 60
 _CONTEXT = 15

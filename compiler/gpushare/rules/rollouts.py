@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path
@@ -9,9 +10,9 @@ from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, join_words
 from gpushare.intent.reader import read_rollout
 from gpushare.intent.types import Rollout
-from gpushare.intent.windows import LATE_SECONDS, Window, known_zones
 from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare.vendors import VENDORS, of
+from gpushare_node.contract.windows import Window
 
 _LONGEST_SECONDS = 7 * 24 * 3600
 _ABBREVIATIONS = {
@@ -32,16 +33,28 @@ _ABBREVIATIONS = {
 """Common abbreviations, which the database lacks, or has without daylight saving time: a region's zone in place of each."""
 
 
+LATE_SECONDS = 600
+"""A node notices an opening up to this late: its clock may have been set."""
+
+
 @rule("GS219")
 def check_zones(context: RuleContext) -> Iterator[Finding]:
     """A time zone that the database lacks. Without any database no zone is checked."""
     windows = list(_windows(context))
-    known = sorted(known_zones()) if windows else []
+    known = sorted(_known_zones()) if windows else []
     for path, window, _ in windows:
         if known and window.timezone not in known:
             near = _near(window.timezone, known)
             hint = f"did you mean {join_words(near, 'or')}?" if near else "write a name such as Europe/Zurich, or UTC"
             yield Finding(code="GS219", message=f"unknown time zone {window.timezone}", hints=(hint,), path=(*path, "timezone"))
+
+
+@cache
+def _known_zones() -> frozenset[str]:
+    """Return the names of the system's time zone database; empty if it has none. Debian's `localtime` differs by machine."""
+    from zoneinfo import available_timezones  # noqa: PLC0415 - few intents have windows
+
+    return frozenset(available_timezones() - {"localtime"})
 
 
 def _near(name: str, known: list[str]) -> list[str]:

@@ -14,10 +14,10 @@ import yaml
 
 from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
+from gpushare_node.contract.windows import DAYS, Window
 
 __all__ = [
     "CLASS_PREFIX",
-    "DAYS",
     "Action",
     "Backend",
     "Card",
@@ -39,7 +39,6 @@ __all__ = [
     "Share",
     "Stack",
     "Vendor",
-    "Window",
     "document",
     "read",
 ]
@@ -60,7 +59,6 @@ CLASS_PREFIX = "gpushare-"
 _CLASS = CLASS_PREFIX + r"[a-z0-9]([-a-z0-9]{0,52}[a-z0-9])?"
 _DRIVER = r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?"
 _PERCENT = r"[1-9][0-9]*%"
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = "|".join(DAYS)
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 _TIME_ZONE = r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}"
@@ -311,15 +309,6 @@ class Enforcement(Struct):
     notice_seconds: int | None = None
 
 
-class Window(Struct):
-    """A window of a rollout: it opens on `days` (indexes of `DAYS`) at `start_minutes` past midnight in `timezone`."""
-
-    days: tuple[int, ...]
-    start_minutes: int
-    duration_seconds: int
-    timezone: str
-
-
 class Rollout(Struct):
     """How a change rolls out over the nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`.
 
@@ -472,8 +461,8 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
     """Return the entry of a rollout; `paused` and `windows` only if they are set."""
     windows = [
         {
-            "days": [DAYS[day] for day in window.days],
-            "start": f"{window.start_minutes // 60:02}:{window.start_minutes % 60:02}",
+            "days": list(window.days),
+            "start": window.start,
             "durationSeconds": window.duration_seconds,
             "timezone": window.timezone,
         }
@@ -680,10 +669,9 @@ def _rollout(value: Field) -> Rollout:
 
 def _window(value: Field) -> Window:
     fields = value.fields("days", "start", "durationSeconds", "timezone")
-    hours, minutes = fields["start"].text(_TIME).split(":")
     return Window(
-        days=tuple(DAYS.index(day.text(_DAY)) for day in fields["days"].items(at_least=1)),
-        start_minutes=int(hours) * 60 + int(minutes),
+        days=tuple(day.text(_DAY) for day in fields["days"].items(at_least=1)),
+        start=fields["start"].text(_TIME),
         duration_seconds=fields["durationSeconds"].integer(at_least=1, at_most=_MAX_WINDOW_SECONDS),
         timezone=fields["timezone"].text(_TIME_ZONE),
     )

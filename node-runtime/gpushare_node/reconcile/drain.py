@@ -10,7 +10,7 @@ from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.windows import locate
+from gpushare_node.contract.windows import locate
 from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView

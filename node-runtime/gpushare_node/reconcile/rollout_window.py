@@ -19,7 +19,7 @@ from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL, Nod
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
-from gpushare_node.core.windows import locate
+from gpushare_node.contract.windows import locate
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import layout_request
 from gpushare_node.partition.operations import CreateInstance

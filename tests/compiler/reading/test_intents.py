@@ -38,8 +38,8 @@ from gpushare.intent.types import (
     Stack,
     TimeSlicing,
 )
-from gpushare.intent.windows import DAYS, Window
 from gpushare.reading import schema, source
+from gpushare_node.contract.windows import DAYS, Window
 from tests.compiler.reading.test_schemas import INTENT_SCHEMA, mutated
 from tests.compiler.reading.texts import FULL, INTENT
 from tests.support import scale

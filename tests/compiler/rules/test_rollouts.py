@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpushare.intent.windows import LATE_SECONDS
 from gpushare.reading import source
 from gpushare.reading.overlay import merge
+from gpushare.rules.rollouts import LATE_SECONDS
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.rules.intents import check, check_source, pool, written

@@ -237,9 +237,9 @@ def test_image_knows_when_a_window_opens(image: str) -> None:
     program = """
 import sys
 sys.path.insert(0, "/opt/gpushare")
-from gpushare_node.contract.policy import Window
-from gpushare_node.core.windows import locate
-window = Window(days=(5,), start_minutes=22 * 60, duration_seconds=3600, timezone="Europe/Zurich")
+from gpushare_node.contract.windows import Window
+from gpushare_node.contract.windows import locate
+window = Window(days=("Sat",), start="22:00", duration_seconds=3600, timezone="Europe/Zurich")
 print(locate([window], 0.0).opening)
 """
     done = containers.run(image, "-ISBc", program, options=("--entrypoint=/usr/bin/python3",))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from gpushare.core import emit
 from gpushare_node.contract.policy import (
-    DAYS,
     Action,
     Adoption,
     Backend,
@@ -32,11 +31,11 @@ from gpushare_node.contract.policy import (
     Share,
     Stack,
     Vendor,
-    Window,
     document,
     read,
 )
 from gpushare_node.contract.struct import replace
+from gpushare_node.contract.windows import DAYS, Window
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -237,8 +236,8 @@ TEXTS = st.text("aZ0:#-'\"\n\té €", min_size=1, max_size=6)
 SIZES = st.none() | st.integers(1, 2**40)
 WINDOWS = st.builds(
     Window,
-    days=st.lists(st.integers(0, len(DAYS) - 1), min_size=1).map(tuple),
-    start_minutes=st.integers(0, 24 * 60 - 1),
+    days=st.lists(st.sampled_from(DAYS), min_size=1).map(tuple),
+    start=st.builds("{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59)),
     duration_seconds=st.integers(1, 7 * 24 * 3600),
     timezone=st.sampled_from(["UTC", "Europe/Zurich", "America/Indiana/Knox"]),
 )

@@ -24,7 +24,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
-from gpushare_node.contract.policy import DAYS, DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share
+from gpushare_node.contract.policy import DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share, rollout_document
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
@@ -127,21 +127,7 @@ def text_of(policy: Policy) -> str:
                     for each in one.shares
                 ],
                 "enforcement": {"action": "kill", "graceSeconds": 10, "mechanism": "auto"},
-                "rollout": {
-                    "maxUnavailable": one.rollout.max_unavailable,
-                    "onBusy": str(one.rollout.on_busy),
-                    "drainTimeoutSeconds": one.rollout.drain_timeout_seconds,
-                    "paused": one.rollout.is_paused,
-                    "windows": [
-                        {
-                            "days": [DAYS[day] for day in each.days],
-                            "start": f"{each.start_minutes // 60:02}:{each.start_minutes % 60:02}",
-                            "durationSeconds": each.duration_seconds,
-                            "timezone": each.timezone,
-                        }
-                        for each in one.rollout.windows
-                    ],
-                },
+                "rollout": rollout_document(one.rollout),
                 "namespaces": [],
                 "repartitioningTaint": str(one.repartitioning_taint),
                 "vendor": str(one.vendor),

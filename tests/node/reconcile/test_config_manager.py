@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.contract.policy import OnBusy, Partitioner, Policy, Window
+from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
+from gpushare_node.contract.windows import Window
 from gpushare_node.reconcile.observation import observe
 from gpushare_node.vendors.amd.session import Session
 from tests.node.reconcile import amd_node
@@ -366,7 +367,7 @@ def test_another_label_is_replaced_only_as_the_rollout_allows(node: AmdNode) -> 
 def test_a_change_fits_into_its_window(node: AmdNode, left: int, is_changed: bool) -> None:
     ready(node.run(WHOLE))
     opened = int(node.wall()) // 60 % (24 * 60)
-    window = Window(days=tuple(range(7)), start_minutes=opened, duration_seconds=left + 60, timezone="UTC")
+    window = Window(start=f"{opened // 60:02}:{opened % 60:02}", duration_seconds=left + 60)
     outcome = node.run(rollout(DIVIDED, drain_timeout_seconds=0, windows=(window,)))
     assert outcome is not None
     assert (outcome.reason is ConditionReason.READY, node.modes() == CPX) == (is_changed, is_changed)

@@ -9,11 +9,11 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT, Cluster
-from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, Window, read
+from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
+from gpushare_node.contract.windows import Window, locate
 from gpushare_node.core.clock import Stopped
-from gpushare_node.core.windows import locate
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
@@ -27,7 +27,7 @@ from tests.support.fake_api.server import ApiServer
 
 HOUR, DAY = 3600, 24 * 3600
 CHANGE_SECONDS = NVIDIA.leave_seconds + NVIDIA.change_seconds
-NIGHTS = Window(days=(0, 1, 2, 3, 4, 5, 6), start_minutes=22 * 60, duration_seconds=2 * HOUR, timezone="UTC")
+NIGHTS = Window(start="22:00", duration_seconds=2 * HOUR, timezone="UTC")
 """From 22:00 to midnight. The clock of a node starts on a Thursday at midnight."""
 OPENS = 22.0 * HOUR
 MARS = replace(NIGHTS, timezone="Mars/Base")

@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpushare_node.contract.policy import DAYS, Window
-from gpushare_node.core.windows import Position, locate
+from gpushare_node.contract.windows import DAYS, Position, Window, locate
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 
@@ -19,10 +18,7 @@ def at(text: str) -> float:
 
 
 def window(days: str, start: str, hours: float, zone: str) -> Window:
-    clock, number = start.split(":"), tuple(DAYS.index(day) for day in days.split())
-    return Window(
-        days=number, start_minutes=int(clock[0]) * 60 + int(clock[1]), duration_seconds=int(hours * HOUR), timezone=zone
-    )
+    return Window(days=tuple(days.split()), start=start, duration_seconds=int(hours * HOUR), timezone=zone)
 
 
 @cache
@@ -38,7 +34,8 @@ def counted(one: Window, day: str) -> Iterator[int]:
     counting = minutes(one.timezone, day)
     opened = {counting[0][1]}
     for now, date, minute in counting:
-        if minute >= one.start_minutes and date not in opened and (date - 1) % 7 in one.days:
+        start = int(one.start[:2]) * 60 + int(one.start[3:])
+        if minute >= start and date not in opened and DAYS[(date - 1) % 7] in one.days:
             opened.add(date)
             yield now
 

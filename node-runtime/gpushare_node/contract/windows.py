@@ -8,14 +8,23 @@ in elapsed time, so on such a day its end differs on the clock. A day that the z
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from gpushare_node.contract.policy import DAYS, Window
 from gpushare_node.contract.struct import Struct
 
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UTC = "UTC"
 _DAYS_BACK = 8
 """A window is open for at most seven days, and its day in its zone begins up to a day before the instant in UTC."""
 _DAYS_AHEAD = 15
 """Twice a week: a zone may skip a day."""
+
+
+class Window(Struct):
+    """A window opens on `days` (words of `DAYS`) at `start` (`HH:MM`) in `timezone`."""
+
+    days: tuple[str, ...] = DAYS
+    start: str
+    duration_seconds: int
+    timezone: str = _UTC
 
 
 class Position(Struct):
@@ -52,7 +61,7 @@ def locate(windows: Sequence[Window], now: float) -> Position:
 
 
 def _zone(name: str) -> tzinfo | None:
-    """Return the zone; None if the system's database lacks it."""
+    """Return the zone of this name; None if the system's time zone database lacks it."""
     if name == _UTC:
         return UTC
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - few pools have windows
@@ -67,21 +76,21 @@ def _openings(window: Window, zone: tzinfo, now: float) -> Iterator[float]:
     today = _local(now, zone).date()
     for number in range(-_DAYS_BACK, _DAYS_AHEAD + 1):
         day = today + timedelta(days=number)
-        if day.weekday() in window.days and (at := _opening(day, window.start_minutes, zone)) is not None:
+        if DAYS[day.weekday()] in window.days and (at := _opening(day, window.start, zone)) is not None:
             yield at
 
 
-def _opening(day: date, minutes: int, zone: tzinfo) -> float | None:
+def _opening(day: date, start: str, zone: tzinfo) -> float | None:
     """Return the first instant of the day at which the clock shows this time or later; None if the day has none."""
-    start = datetime.combine(day, time(minutes // 60, minutes % 60))
-    at = start.replace(tzinfo=zone).timestamp()
-    if _local(at, zone) == start:
+    wanted = datetime.combine(day, time.fromisoformat(start))
+    at = wanted.replace(tzinfo=zone).timestamp()
+    if _local(at, zone) == wanted:
         return at
     # The clock is set forward over the start: `before` lies before that, `at` after it.
-    before = start.replace(tzinfo=zone, fold=1).timestamp()
+    before = wanted.replace(tzinfo=zone, fold=1).timestamp()
     while at - before > 1:
         middle = (before + at) // 2
-        if _local(middle, zone) < start:
+        if _local(middle, zone) < wanted:
             before = middle
         else:
             at = middle

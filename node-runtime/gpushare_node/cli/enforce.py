@@ -14,10 +14,11 @@ from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, NodeAnnotations, folder, tenancy_file
+from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, tenancy_file
 from gpushare_node.contract.policy import Policy
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Enforcer
+from gpushare_node.enforce.exemptions import NodeAnnotations
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor

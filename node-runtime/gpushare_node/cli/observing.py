@@ -14,9 +14,8 @@ from gpushare_node.cli.wiring import Api, EnforcerFactory, backend_of, open_driv
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.enforce.observer import Observer, Trouble
 from gpushare_node.gpus.driver_handle import DriverHandle
-from gpushare_node.reconcile.observation import Observation, observe, unreadable
+from gpushare_node.reconcile.observation import Observation, Observer, Trouble, observe, unreadable
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import DriverError, GpuInfo
 

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from gpushare_node.vendors.driver import Driver, ignore
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
+    from gpushare_node.enforce.exemptions import NodeAnnotations
     from gpushare_node.enforce.inventory import Pods as SomePods
     from gpushare_node.enforce.metrics import EnforcementMetrics
 
@@ -185,25 +186,6 @@ def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: s
     )
 
 
-class NodeAnnotations(Struct, frozen=False):
-    """The annotations of this node's Node object, for the enforcer; unknown until an informer follows the node."""
-
-    server: NodeClient
-    node: NodeInformer | None = None
-
-    def annotations(self) -> Mapping[str, str] | None:
-        """Return the annotations as last received; None if they are unknown."""
-        return None if self.node is None else self.node.annotations()
-
-    def version(self) -> str | None:
-        """Return the object's resourceVersion as last received; None if it may be outdated."""
-        return None if self.node is None else self.node.version()
-
-    def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Write these annotations. Raises ClusterError."""
-        self.server.annotate(annotations)
-
-
 class News(Struct, frozen=False):
     """Whether this node has changed, for a run that waits. The first call of `has_changed` starts the informer."""
 
@@ -235,7 +217,7 @@ class EnforcerFactory(Struct, frozen=False):
     interval_seconds: float = DEFAULTS.interval_seconds
     _pods: PodInformer | None = None
 
-    def open(self, policy: Policy, digest: str, node_annotations: NodeAnnotations | None = None) -> "Enforcer":
+    def open(self, policy: Policy, digest: str, node_annotations: "NodeAnnotations | None" = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415

@@ -20,16 +20,14 @@ from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
-from gpushare_node.enforce.debt_records import is_news, keep, restore
-from gpushare_node.enforce.evaluator import Evaluator
-from gpushare_node.enforce.first_caps import FirstCaps, NodeAnnotations
+from gpushare_node.enforce.evaluator import Evaluator, are_news, keep_debts, restore_debts
+from gpushare_node.enforce.exemptions import FirstCaps, NodeAnnotations, WallClock
 from gpushare_node.enforce.holders import Holders
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.limit_tiers import LimitTiers
 from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
-from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import DEFAULTS, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps
@@ -124,7 +122,7 @@ class Enforcer(Struct, frozen=False):
         self.limit_tiers = LimitTiers(
             driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, metrics=self.metrics, policy=config.policy
         )
-        self._evaluator = Evaluator(config.settings, restore(adapters.folder.debts(), adapters.clock.now()))
+        self._evaluator = Evaluator(config.settings, restore_debts(adapters.folder.debts(), adapters.clock.now()))
         self._kept_debts = adapters.folder.debts()
         self._has_strays = False
         self._had_access = False
@@ -178,8 +176,8 @@ class Enforcer(Struct, frozen=False):
 
     def _keep_debts(self) -> None:
         """Store who owes after an offence, whenever that changes: escalation goes on after a restart of the program."""
-        debts = keep(self._evaluator.history)
-        if self.config.settings.dry_run or not is_news(debts, self._kept_debts):
+        debts = keep_debts(self._evaluator.history)
+        if self.config.settings.dry_run or not are_news(debts, self._kept_debts):
             return
         try:
             self.adapters.folder.keep_debts(debts)

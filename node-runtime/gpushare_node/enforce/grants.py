@@ -20,8 +20,7 @@ from gpushare_node.contract.policy import Policy, Share
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.claims import Allocations, Budget, KnownClaims, given_to, joint_budgets, shares_of
-from gpushare_node.enforce.exemptions import exempt, renew
-from gpushare_node.enforce.wall_clock import WallClock
+from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
 from gpushare_node.vendors import is_gpu_resource

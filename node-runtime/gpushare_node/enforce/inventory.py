@@ -15,7 +15,7 @@ from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.tenancy import UNKNOWN, Tenancy
 from gpushare_node.enforce.claims import Allocations, KnownClaims, known_claims
-from gpushare_node.enforce.first_caps import FirstCaps
+from gpushare_node.enforce.exemptions import FirstCaps, WallClock
 from gpushare_node.enforce.grants import (
     Noticed,
     Profiles,
@@ -27,7 +27,6 @@ from gpushare_node.enforce.grants import (
     terms,
 )
 from gpushare_node.enforce.identities import PodIndex
-from gpushare_node.enforce.wall_clock import WallClock
 from gpushare_node.guard.inputs import ContainerId, Grant, Process
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.bounded_driver import BoundedDriver

@@ -4,14 +4,27 @@ The annotation is bounded: at most sixteen steps of each GPU and twenty pods are
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import (
+    BACKEND_LABEL,
+    CHANGE_TAINTS,
+    NOT_READY_TAINTS,
+    PLUGIN_LABEL,
+    ClusterError,
+    NodeView,
+    PodView,
+)
+from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
+from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.gpus.gpu_faults import missing_gpus
 from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view
@@ -127,3 +140,53 @@ def _bounded(texts: Iterable[str], most: int) -> list[str]:
 
 def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+
+
+_CHANGE_SECONDS = 60.0
+"""How often a change on the node is looked at: pods come and go all the time."""
+
+_NODE_SECONDS = 600.0
+"""How often the node is read without a change here: its labels may have changed."""
+
+_RETRY_SECONDS = 15.0
+
+_LOG = logging.getLogger(__name__)
+
+Trouble = tuple[ConditionReason, str] | None
+
+
+class Observer(Struct, frozen=False):
+    """Keeps the condition and the annotation of a node that is only observed current, in place of `NodeMonitor`.
+
+    It repairs, releases and deletes nothing. A node in a steady state costs one read in ten minutes. `publish` writes what is
+    found, from the work queue's thread; it raises ClusterError.
+    """
+
+    enforcer: Enforcer
+    publish: Callable[[tuple[GpuInfo, ...], Trouble], None]
+    is_leaving: bool = False
+    _seen: object = None
+    _next_at: float = float("-inf")
+    _changed_at: float = float("-inf")
+
+    def look(self, now: float) -> None:
+        """Publish if something changed, or if it is time to. `now` is monotonic seconds."""
+        trouble, inventory = self.enforcer.reason(), self.enforcer.inventory
+        seen = (inventory.surveys, frozenset(inventory.grants), trouble and trouble[0])
+        is_changed = seen != self._seen and now >= self._changed_at + _CHANGE_SECONDS
+        if not is_changed and now < self._next_at:
+            return
+        self._seen, self._changed_at = seen, now if is_changed else self._changed_at
+        self._next_at = now + _RETRY_SECONDS
+        reason = (trouble[0] if trouble else ConditionReason.OBSERVING).word
+        self.enforcer.metrics.ready.replace([((reason,), 1)])
+        self.enforcer.queue.send(partial(self._publish, inventory.surveys or (), trouble, now))
+
+    def _publish(self, surveys: tuple[GpuInfo, ...], trouble: Trouble, now: float) -> None:
+        """On the work queue's thread."""
+        try:
+            self.publish(surveys, trouble)
+            self._next_at = now + jitter(_NODE_SECONDS)
+        except ClusterError as error:
+            self.enforcer.metrics.api_errors.add("node")
+            _LOG.warning("the node's status could not be updated: %s", error)

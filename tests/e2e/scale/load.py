@@ -36,12 +36,13 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
-from gpushare_node.cli.wiring import NodeAnnotations, WatchedSlices
+from gpushare_node.cli.wiring import WatchedSlices
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
+from gpushare_node.enforce.exemptions import NodeAnnotations
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor

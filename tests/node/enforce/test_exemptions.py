@@ -10,8 +10,7 @@ import pytest
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.state_files import Notice
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.exemptions import renew
-from gpushare_node.enforce.first_caps import FirstCaps
+from gpushare_node.enforce.exemptions import FirstCaps, renew
 from gpushare_node.guard.inputs import Settings
 from tests.node.enforce.enforcement import OLD, YOUNG, EnforcementFixture, InlineQueue, await_end, container_id, lives, policy
 from tests.support.fake_nvml import FakeNvml
@@ -291,7 +290,8 @@ def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process
 
 
 def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(tmp_path: Path) -> None:
-    node_annotations, wall = FakeAnnotations(), [1.5e9 + 365 * DAY]
+    node_annotations: Any = FakeAnnotations()
+    wall = [1.5e9 + 365 * DAY]
     first_caps = FirstCaps(
         folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: wall[0], dry_run=False
     )
@@ -308,7 +308,7 @@ def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(t
     "text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000], ids=range(9)
 )
 def test_invalid_first_caps_annotation_does_not_prevent_caps(tmp_path: Path, text: str) -> None:
-    node_annotations = FakeAnnotations()
+    node_annotations: Any = FakeAnnotations()
     node_annotations.known = {"gpushare.dev/first-caps": text}
     first_caps = FirstCaps(
         folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: 1.5e9, dry_run=False

@@ -4,7 +4,7 @@ import pytest
 
 from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.contract.reasons import ConditionReason
-from gpushare_node.enforce.instance_watch import LASTING_SECONDS, InstanceWatch
+from gpushare_node.enforce.offer_watch import LASTING_SECONDS, InstanceWatch
 from gpushare_node.partition.state import Fault, FaultKind
 from gpushare_node.vendors.driver import ComputeInstance, GpuInfo, GpuInstance, MigInfo
 

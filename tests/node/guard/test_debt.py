@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.debt_records import keep, restore
+from gpushare_node.enforce.evaluator import keep_debts, restore_debts
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
@@ -355,7 +355,7 @@ def test_debt_is_kept_while_the_pod_is_unknown_after_a_restart() -> None:
     node = Node()
     process = node.run(tenant(500), HIGH)
     node.until(Terminate)
-    node.history = restore(keep(node.history), node.now)
+    node.history = restore_debts(keep_debts(node.history), node.now)
     grants, node.grants = node.grants, {}
     node.processes[500] = replace(process, kind=ProcessKind.UNKNOWN)
     node.cycles(300)

@@ -26,8 +26,8 @@ from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
-from gpushare_node.reconcile.dependencies import DRIVER_SECONDS, Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
+from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Dependencies
 from gpushare_node.reporting.outcome import Outcome, Status, StepResult, is_failed
 from gpushare_node.vendors.driver import DriverError
 

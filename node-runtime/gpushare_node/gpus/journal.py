@@ -1,4 +1,4 @@
-"""JournalWriter: the journal of a run, and the backoff from the third failure on; before that `reconcile/pauses.py` waits.
+"""JournalWriter: the journal of a run, and the backoff from the third failure on; before that `reconcile/retry.py` waits.
 
 Owns when each entry is written: before the first change to a GPU, so that a full disk is noticed before anything is touched.
 After a crash the hardware determines what to do; the journal has the former layout, the requested modes, and the number of

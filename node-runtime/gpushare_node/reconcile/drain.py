@@ -17,8 +17,7 @@ from gpushare_node.gpus.view import GpuView
 from gpushare_node.membership import Standing, claim
 from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause, rollout_window
-from gpushare_node.reconcile.eviction import DrainEvictions
-from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.run_context import DrainEvictions, RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.vendors import of

@@ -23,12 +23,9 @@ from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.membership import Standing, find_owner
 from gpushare_node.reconcile.client_pause import mig_managers, resume
 from gpushare_node.reconcile.convergence import converge
-from gpushare_node.reconcile.dependencies import Dependencies
-from gpushare_node.reconcile.eviction import DrainEvictions
 from gpushare_node.reconcile.release import Release
 from gpushare_node.reconcile.retry import Retry
-from gpushare_node.reconcile.rollout_slot import RolloutSlot
-from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.run_context import Dependencies, DrainEvictions, RolloutSlot, RunContext
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status
 
 

@@ -1,36 +1,207 @@
-"""RunContext: the state of one run, and what every step of it uses: reporting, holders, taints, waiting.
+"""RunContext: the state of one run with its slot and evictions, and what every step uses: reporting, holders, taints, waiting.
 
 While a run waits, it enforces the caps of the policy in force: no other process does so before the run has ended.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
-from gpushare_node.adapters.host.state_dir import Journal
+from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.cluster import (
     POOL_LABEL,
     Cluster,
     ClusterError,
     Event,
     EventType,
+    Eviction,
     NodeView,
+    PodView,
     Taint,
 )
 from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
 from gpushare_node.contract import policy as policies
-from gpushare_node.contract.policy import Policy, PolicyError, read
+from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
+from gpushare_node.core.clock import Clock, wall_seconds
+from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership import Selection, Standing, is_requested
-from gpushare_node.reconcile.dependencies import CapEnforcer, Dependencies
-from gpushare_node.reconcile.eviction import DrainEvictions
-from gpushare_node.reconcile.rollout_slot import RolloutSlot
+from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing, is_requested
 from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult, Unmet
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
 from gpushare_node.vendors.vendor import NoExecuteTaint
+
+DRIVER_SECONDS = 600.0
+"""How long a run waits for the driver. A driver container compiles for minutes."""
+
+
+class CapEnforcer(Protocol):
+    """Enforces the caps of one policy: the part of `enforce.enforcer` that a run uses."""
+
+    def cycle(self) -> None:
+        """Enforce once. Never raises because of a tenant or the driver."""
+        ...
+
+    def close(self) -> None:
+        """Close the driver session: its open handles would block a change of MIG modes."""
+        ...
+
+
+class Dependencies(Struct):
+    """Everything outside.
+
+    `open_hardware` takes the digest of the desired policy; `open_enforcer` takes the policy to enforce. A run waits
+    `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
+    returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
+    namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
+    longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
+    `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of
+    another one; None: there is no other. `is_served` returns whether a program may serve this DRA driver on the host.
+    """
+
+    open_hardware: Callable[[str], Hardware]
+    cluster: Cluster
+    folder: StateDir
+    clock: Clock
+    report: Callable[[StepResult], None]
+    backend: Backend
+    boot_id: str
+    open_enforcer: Callable[[Policy], CapEnforcer] | None = None
+    driver_seconds: float = DRIVER_SECONDS
+    has_news: Callable[[], bool] = lambda: True
+    followed: Callable[[], Sequence[PodView] | None] = lambda: None
+    platform: Callable[[], frozenset[str] | None] = lambda: UNKNOWN.platform
+    release_after_seconds: float = RELEASE_AFTER_SECONDS
+    wall: Callable[[], float] = wall_seconds
+    vendor: Vendor = Vendor.NVIDIA
+    backend_of: Callable[[Policy], Backend] | None = None
+    is_served: Callable[[str], bool] = lambda _: True
+
+
+class DrainEvictions(Struct, frozen=False):
+    """Which pods a drain of this run evicts: only those that were there at first.
+
+    If a pod tolerates our taint, as a DaemonSet's may, its controller recreates it on the node: to evict that one as well
+    changes nothing.
+    """
+
+    _first: frozenset[str] | None = None
+    _moved: set[str] = field(default_factory=set)
+    """Controllers of which a pod was evicted."""
+    _reported: set[str] = field(default_factory=set)
+
+    def request(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
+        """Request the eviction of each pod that can be moved, and return what to report.
+
+        A disruption budget may refuse: the next look requests it again.
+        """
+        found = tuple(holders)
+        if self._first is None:
+            self._first = frozenset(holder.pod_uid for holder in found)
+        return [result for holder in found if self.can_move(holder, platform) for result in self._evict(cluster, holder)]
+
+    def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
+        """Return whether an eviction frees the GPUs. Pods of `platform` stay; if that is unknown, all pods stay."""
+        if holder.pod is None or holder.pod.has_ended or platform is None or holder.pod.namespace in platform:
+            return False
+        return not self._is_successor(holder)
+
+    def describe_successors(self, holders: Iterable[Holder]) -> str:
+        """Return which controllers recreate their pods, as the end of a sentence; empty if none does."""
+        owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
+        return f"; not evicted again, because {', '.join(owners)} recreates it" if owners else ""
+
+    def _is_successor(self, holder: Holder) -> bool:
+        return self._first is not None and holder.pod_uid not in self._first and _controller(holder) in self._moved
+
+    def _evict(self, cluster: Cluster, holder: Holder) -> list[StepResult]:
+        if holder.pod is None or holder.pod.is_terminating:
+            return []
+        try:
+            answer = cluster.evict(holder.pod)
+        except ClusterError as error:
+            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
+        if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._reported:
+            return []
+        self._reported.add(holder.pod_uid)
+        if answer is Eviction.FORBIDDEN:
+            return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail="the runtime may not evict it")]
+        if holder.pod.controller:
+            self._moved.add(_controller(holder))
+        return [
+            StepResult(step="evict", target=holder.name, status=Status.CHANGED, detail="it holds a GPU that must be changed")
+        ]
+
+
+def _controller(holder: Holder) -> str:
+    return "" if holder.pod is None else f"{holder.pod.namespace}/{holder.pod.controller}"
+
+
+_RENEWAL_SECONDS = 60.0
+"""Far below the Lease's duration: one renewal that fails does no harm."""
+
+
+class RolloutSlot:
+    """The node's slot in the rollout of its pool, renewed while the run needs it.
+
+    A node that fails keeps it, so that a bad change stops; it expires after the program has ended.
+
+    `patience`: for how many seconds a node that waits for a slot need not ask again. `holder`: a node that has one meanwhile.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self.patience = 0.0
+        self.holder = ""
+        self._cluster = cluster
+        self._clock = clock
+        self._is_held = False
+        self._renewed_at = 0.0
+        self._limit: int | str = 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this run has the slot, as far as it knows."""
+        return self._is_held
+
+    def take(self, limit: int | str) -> bool:
+        """Take a slot, or find that this node has one; False: the node must wait. ClusterError."""
+        self._limit = limit
+        position = self._cluster.take_slot(limit)
+        self.patience, self.holder, self._is_held = position.pause_seconds, position.holder, position.is_held
+        self._renewed_at = self._clock.now()
+        return self._is_held
+
+    def take_again(self) -> bool:
+        """Try again to take the slot that was not free. If the API server does not answer, it is not free."""
+        with suppress(ClusterError):
+            return self.take(self._limit)
+        return False
+
+    def find(self) -> bool:
+        """Return whether an earlier run has left a slot, to be renewed and given back. Takes none. ClusterError."""
+        self._is_held = self._cluster.find_slot()
+        return self._is_held
+
+    def renew(self) -> None:
+        """Renew the slot once a minute. If it is lost, the next `take` shows that; a change that has begun continues."""
+        if not self._is_held or self._clock.now() - self._renewed_at < _RENEWAL_SECONDS:
+            return
+        self._renewed_at = self._clock.now()
+        with suppress(ClusterError):
+            self._cluster.renew_slot()
+
+    def give_back(self) -> None:
+        """Let another node be changed. A slot that an earlier run kept, because it failed, is also given back.
+
+        ClusterError: the slot stays until it expires.
+        """
+        had, self._is_held = self._is_held, False
+        if had or self._cluster.find_slot():
+            self._cluster.release_slot()
+
 
 _TICK_SECONDS = 1.0
 

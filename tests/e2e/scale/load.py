@@ -50,8 +50,8 @@ from gpushare_node.enforce.offer_watch import LOOK_SECONDS
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import build_view
 from gpushare_node.membership import desired
-from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.metrics import Registry
 from tests.e2e.cluster.dra.devices import DRIVER
 from tests.e2e.scale.crowd import shared_endpoint

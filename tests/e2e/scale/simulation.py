@@ -44,8 +44,8 @@ from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.outcome import Outcome
 from tests.e2e.cluster.dra.devices import DRIVER
 from tests.e2e.cluster.plugin.offer import Gpu, offers

@@ -40,8 +40,8 @@ from gpushare_node.contract.policy import (
 )
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.outcome import Outcome, Status, StepResult
 from gpushare_node.vendors.amd.session import Session
 from tests.node.gpus.gpu_node import FakeClock

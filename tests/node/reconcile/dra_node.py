@@ -19,7 +19,7 @@ from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Dra, Policy, Share
 from gpushare_node.contract.struct import replace
-from gpushare_node.reconcile.dependencies import Dependencies
+from gpushare_node.reconcile.run_context import Dependencies
 from tests.node.reconcile.chaos_node import ChaosNode
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD
 from tests.support.fake_api.refusals import Refusal

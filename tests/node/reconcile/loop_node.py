@@ -30,8 +30,8 @@ from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
-from gpushare_node.reconcile.dependencies import Dependencies
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan
+from gpushare_node.reconcile.run_context import Dependencies
 from gpushare_node.reporting.outcome import Outcome, Status, StepResult
 from gpushare_node.vendors.nvidia.session import Session
 from tests.node.gpus import gpu_node

@@ -9,9 +9,7 @@ from gpushare_node.backends.backend import Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.reconcile.dependencies import Dependencies
-from gpushare_node.reconcile.rollout_slot import RolloutSlot
-from gpushare_node.reconcile.run_context import RunContext
+from gpushare_node.reconcile.run_context import Dependencies, RolloutSlot, RunContext
 from gpushare_node.reporting.outcome import Unmet
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
 from tests.support.fake_api.server import ApiServer

@@ -125,7 +125,7 @@ AMD_BY_NAME = {
     },
     "node-runtime/gpushare_node": {
         "backends/device_plugin.py": "who starts the pods of its device plugin again",
-        "gpus/exclusive.py": "what divides the GPUs of a node without a policy",
+        "reconcile/release.py": "what divides the GPUs of a node without a policy",
     },
 }
 """Modules that know AMD by name, and for what: who adds a vendor looks at each. All others ask the vendor for a trait."""

@@ -16,8 +16,7 @@ from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus
-from gpushare_node.gpus.view import build_view, registrable
+from gpushare_node.gpus.view import build_view, is_converged, missing_gpus, registrable
 from gpushare_node.reporting.outcome import Unmet, join_first
 from gpushare_node.vendors import UUIDS, is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo

@@ -17,8 +17,7 @@ from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.driver_handle import DriverHandle
 from gpushare_node.gpus.journal import JournalWriter
 from gpushare_node.gpus.programs import openers_text
-from gpushare_node.gpus.step_messages import layout_text, names_of, postponed_result, step_result
-from gpushare_node.gpus.steps import Steps
+from gpushare_node.gpus.steps import Steps, layout_text, names_of, postponed_result, step_result
 from gpushare_node.gpus.transaction import GpuOutcome, GpuTransaction
 from gpushare_node.gpus.view import GpuView, build_view, registrable
 from gpushare_node.partition import GpuPlan

@@ -6,8 +6,11 @@ Owns how the driver's surveys become the NodeGpus that plans are made from. Make
 from collections.abc import Collection, Mapping
 
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.partition import PartitionPlan, plan
+from gpushare_node.partition.fitness import UnfitReason
+from gpushare_node.partition.plan import Unfit
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo, GpuInstance, MigInfo
@@ -130,3 +133,39 @@ def _instance(instance: GpuInstance, has_process: bool, allocated: frozenset[str
         is_whole=len(instance.compute) == 1 and instance.compute[0].is_whole,
         is_busy=has_process or any(compute_instance.uuid in allocated for compute_instance in instance.compute),
     )
+
+
+_FAULTS_WORST_FIRST = (
+    UnfitReason.CARD_MISMATCH,
+    UnfitReason.INVALID_LAYOUT,
+    UnfitReason.PARTITION_MISMATCH,
+    UnfitReason.GPU_COUNT_MISMATCH,
+    UnfitReason.PENDING_FOREIGN_CHANGE,
+    UnfitReason.GPU_LOST,
+    UnfitReason.GPU_UNREADABLE,
+)
+"""Mistakes in the intent before hardware faults: only a person can fix them."""
+
+
+def worst(view: GpuView) -> tuple[ConditionReason, str]:
+    """Return the reason for the node, and a sentence that names every such GPU. There must be at least one."""
+    unfit = sorted(view.plan.unfit, key=lambda one: (_FAULTS_WORST_FIRST.index(one.reason), one.index))
+    reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
+    return reason, "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in unfit)
+
+
+def missing_gpus(view: GpuView) -> frozenset[int]:
+    """Return the indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
+    there = {survey.index for survey in view.surveys}
+    return frozenset(unfit_gpu.index for unfit_gpu in view.plan.unfit if _is_dead(unfit_gpu, is_there=unfit_gpu.index in there))
+
+
+def is_converged(view: GpuView) -> bool:
+    """Whether the GPUs that answer match the policy. One that is unfit without being dead or gone does not match."""
+    is_done = not view.plan.operations and not view.compute_modes and bool(view.plan.gpus)
+    return is_done and {unfit_gpu.index for unfit_gpu in view.plan.unfit} == missing_gpus(view)
+
+
+def _is_dead(unfit: Unfit, *, is_there: bool) -> bool:
+    gone = unfit.reason is UnfitReason.GPU_COUNT_MISMATCH and not is_there
+    return gone or unfit.reason in (UnfitReason.GPU_LOST, UnfitReason.GPU_UNREADABLE)

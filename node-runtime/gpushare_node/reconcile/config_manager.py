@@ -21,9 +21,8 @@ from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import PartitionResult
-from gpushare_node.gpus.view import GpuView
+from gpushare_node.gpus.view import GpuView, is_converged
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
 from gpushare_node.reconcile.publication import restart_plugin

@@ -11,9 +11,8 @@ from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
-from gpushare_node.gpus.gpu_faults import is_converged, missing_gpus, worst
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
-from gpushare_node.gpus.view import GpuView
+from gpushare_node.gpus.view import GpuView, is_converged, missing_gpus, worst
 from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest

@@ -11,9 +11,8 @@ from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.windows import locate
-from gpushare_node.gpus.gpu_faults import is_converged
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.gpus.view import GpuView
+from gpushare_node.gpus.view import GpuView, is_converged
 from gpushare_node.membership import Standing, claim
 from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
 from gpushare_node.reconcile import client_pause, rollout_window

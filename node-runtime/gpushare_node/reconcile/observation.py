@@ -25,9 +25,8 @@ from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.gpus.gpu_faults import missing_gpus
-from gpushare_node.gpus.step_messages import names_of, postponed_result, step_result
-from gpushare_node.gpus.view import GpuView, build_view
+from gpushare_node.gpus.steps import names_of, postponed_result, step_result
+from gpushare_node.gpus.view import GpuView, build_view, missing_gpus
 from gpushare_node.membership import desired, layout_request
 from gpushare_node.partition import GpuPlan
 from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders

@@ -4,6 +4,9 @@ They become exclusive, or another pool takes them as they are. The pool label is
 ends, so nothing may remain to be done.
 """
 
+import hashlib
+from collections.abc import Sequence
+
 from gpushare_node import membership
 from gpushare_node.adapters.kube.cluster import (
     CHANGE_TAINTS,
@@ -17,10 +20,24 @@ from gpushare_node.adapters.kube.cluster import (
     NodeView,
 )
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.policy import (
+    Action,
+    Backend,
+    Card,
+    DesiredGpu,
+    Enforcement,
+    Mechanism,
+    Mode,
+    OnBusy,
+    Partitioner,
+    Policy,
+    Rollout,
+    Share,
+    Stack,
+    Vendor,
+)
 from gpushare_node.contract.reasons import ConditionReason
-from gpushare_node.contract.struct import Struct
-from gpushare_node.gpus.exclusive import digest, exclusive, exclusive_of
+from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import find_successor, is_requested
 from gpushare_node.reconcile.backend_gate import BackendGate
@@ -31,6 +48,8 @@ from gpushare_node.reconcile.publication import remove_labels
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, Unmet
+from gpushare_node.vendors import of
+from gpushare_node.vendors.driver import GpuInfo
 
 _FORGET_SECONDS = 60.0
 """How long the plugin may take to withdraw devices that no longer exist, before pods are admitted again."""
@@ -100,7 +119,7 @@ class Release(Struct):
         """Make the GPUs exclusive, and return the UUIDs of what is there then."""
         vendor = self.context.deps.vendor
         policy = exclusive_of((), self.pool, vendor) if self.former is None else exclusive(self.former)
-        hardware = self.context.deps.open_hardware(digest(policy))
+        hardware = self.context.deps.open_hardware(release_digest(policy))
         try:
             self.context.await_driver(hardware)
             if self.former is None:
@@ -132,7 +151,7 @@ class Release(Struct):
             view = drain.run(view)
         change = HardwareChange(
             drain=drain,
-            digest=digest(policy),
+            digest=release_digest(policy),
             announce=self._remove_profile_label,
             publish=lambda: gate.open(policy),
             gate=gate,
@@ -175,3 +194,66 @@ class Release(Struct):
         except CheckpointError:
             return None
         return Unmet(reason=ConditionReason.RELEASING, message=f"the device plugin still offers {dead[0]}") if dead else None
+
+
+_WHOLE_BY = {Vendor.NVIDIA: Partitioner.GPUSHARE, Vendor.AMD: Partitioner.NONE}
+"""What divides the GPUs of a node without a policy."""
+
+_MIG_CONFIG = "all-disabled"
+"""The config that every mig-manager has."""
+
+_ORPHAN_DRAIN_SECONDS = 1800
+
+
+def exclusive(policy: Policy) -> Policy:
+    """Return the policy of a node that leaves this pool: whole GPUs, no MIG, no sharing.
+
+    The pool's rollout settings on tenants still apply. AMD's GPUs keep their modes: only a profile of the config manager
+    changes them, and a policy names no other than its own.
+    """
+    whole = _whole(policy.vendor)
+    return replace(
+        policy,
+        mode=Mode.EXCLUSIVE,
+        backend=Backend.DEVICE_PLUGIN,
+        dra=None,
+        profile="",
+        mig_config=_MIG_CONFIG if policy.partitioner is Partitioner.MIG_MANAGER else None,
+        manager_config=None,
+        gpus=tuple(DesiredGpu(index=gpu.index, instances=()) for gpu in policy.gpus),
+        resources=((whole.resource, len(policy.gpus)),),
+        shares=(whole,),
+    )
+
+
+def exclusive_of(surveys: Sequence[GpuInfo], pool: str, vendor: Vendor = Vendor.NVIDIA) -> Policy:
+    """Return the exclusive policy if no former one is known: the card is the first working GPU's, and it waits for tenants."""
+    whole = _whole(vendor)
+    name = next((one.name for one in surveys if one.fault is None), "unknown")
+    indexes = sorted({survey.index for survey in surveys}) or [0]
+    return Policy(
+        pool=pool,
+        cluster="unknown",
+        card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
+        mode=Mode.EXCLUSIVE,
+        stack=Stack.GPU_OPERATOR,
+        partitioner=_WHOLE_BY[vendor],
+        profile="",
+        mig_config=None,
+        gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),
+        resources=((whole.resource, len(indexes)),),
+        shares=(whole,),
+        namespaces=(),
+        enforcement=Enforcement(action=Action.NONE, grace_seconds=0, mechanism=Mechanism.AUTO),
+        vendor=vendor,
+        rollout=Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=_ORPHAN_DRAIN_SECONDS),
+    )
+
+
+def _whole(vendor: Vendor) -> Share:
+    return Share(resource=of(vendor).whole_gpu, profile=None, replicas=1, memory_mib=None, cap_mib=None, tolerance_mib=0)
+
+
+def release_digest(policy: Policy) -> str:
+    """Return the policy digest that the journal uses for leaving: attempts to leave are not attempts to join."""
+    return f"release-{hashlib.sha256(repr(policy).encode()).hexdigest()[:16]}"

@@ -7,7 +7,7 @@ import pytest
 
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.gpus import gpu_faults
+from gpushare_node.gpus import view
 from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Counter, Gauge, Histogram, Registry
 from tests.support.paths import ROOT
@@ -34,7 +34,7 @@ def test_every_reason_is_expected_by_a_test(reason: ConditionReason) -> None:
 
 @pytest.mark.parametrize("unfit", UnfitReason, ids=lambda unfit: unfit.value)
 def test_every_reason_of_an_unfit_gpu_has_a_rank_and_is_a_reason_of_the_condition(unfit: UnfitReason) -> None:
-    assert unfit in gpu_faults._FAULTS_WORST_FIRST
+    assert unfit in view._FAULTS_WORST_FIRST
     assert ConditionReason[unfit.name].word == unfit.value
 
 

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.options import parse
-from gpushare_node.cli.policy_file import PolicyFileError
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, PolicyFileError, Run
 from gpushare_node.core.clock import Stopped
 from gpushare_node.reporting.log import escape
 from gpushare_node.vendors.driver import DriverError

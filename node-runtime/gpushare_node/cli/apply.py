@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 
 from gpushare_node.adapters.host.programs import boot_id
-from gpushare_node.cli.checkpoint_devices import AllocatedDevices, read_allocated
-from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, Run
 from gpushare_node.cli.wiring import (
     Api,
     EnforcerFactory,
@@ -28,6 +26,7 @@ from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reconcile.run_context import DRIVER_SECONDS, Dependencies
+from gpushare_node.reconcile.usage import AllocatedDevices, read_allocated
 from gpushare_node.reporting.outcome import Outcome, Status, StepResult, is_failed
 from gpushare_node.vendors.driver import DriverError
 

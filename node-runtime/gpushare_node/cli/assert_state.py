@@ -2,15 +2,13 @@
 
 from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, PROFILE_LABEL, ClusterError, NodeView
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.cli.checkpoint_devices import read_allocated
-from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.policy_file import read_policy
 from gpushare_node.cli.recap import Printer, to_stdout
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, Run, read_policy
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import claim, layout_request
+from gpushare_node.reconcile.usage import read_allocated
 from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.vendors.driver import DriverError
 

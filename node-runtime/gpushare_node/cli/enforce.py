@@ -10,10 +10,8 @@ from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.informers import NodeInformer
 from gpushare_node.cli import observing
-from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.policy_file import PolicyFileError
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, PolicyFileError, Run
 from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, tenancy_file
 from gpushare_node.contract.policy import Policy
 from gpushare_node.core.desired_policy import DesiredPolicy

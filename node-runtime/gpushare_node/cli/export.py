@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from gpushare_node.cli.exits import Exit
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, Run
 from gpushare_node.cli.wiring import bounded_driver
 from gpushare_node.gpus.steps import names_of
 from gpushare_node.vendors.driver import GpuInfo, GpuInstance, Versions

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from gpushare_node import __version__
-from gpushare_node.cli.exits import MEANINGS
+from gpushare_node.cli.run import MEANINGS
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")

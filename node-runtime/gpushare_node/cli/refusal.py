@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.cli.policy_file import PolicyFileError, read_policy
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import PolicyFileError, Run, read_policy
 from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
 from gpushare_node.contract.policy import read
 from gpushare_node.contract.reasons import ConditionReason

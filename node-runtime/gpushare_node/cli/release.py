@@ -8,10 +8,9 @@ from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.pod_identity import request_of
 from gpushare_node.adapters.kube.uninstall import Uninstall, UninstallReport
 from gpushare_node.cli.apply import finish, make_dependencies
-from gpushare_node.cli.exits import Exit
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import find_former
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import Exit, Run
 from gpushare_node.cli.wiring import Api
 from gpushare_node.reconcile.reconciler import release_orphan
 from gpushare_node.reporting.log import escape

@@ -26,8 +26,7 @@ from gpushare_node.backends.backend import Backend, Checkpoint, KubeletFiles
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.claims import is_served, read_claims
 from gpushare_node.backends.dra.offer import DraBackend
-from gpushare_node.cli.policy_file import STDIN
-from gpushare_node.cli.run import Run
+from gpushare_node.cli.run import STDIN, Run
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, Vendor
 from gpushare_node.contract.struct import Struct, field, replace

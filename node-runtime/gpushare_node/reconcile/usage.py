@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint
+from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Backend, Checkpoint, CheckpointError
 from gpushare_node.contract.policy import Mode, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -236,3 +236,21 @@ def find_affected(
         return frozenset(name for name, _ in former.resources)
     replicas = {(share.resource, share.profile): share.replicas for share in policy.shares}
     return frozenset(one.resource for one in former.shares if replicas.get((one.resource, one.profile), 0) < one.replicas)
+
+
+class AllocatedDevices(Struct):
+    """UUIDs of GPUs and MIG devices. `problem`: why they are not known; empty if they are."""
+
+    devices: frozenset[str]
+    problem: str = ""
+
+
+def read_allocated(backend: Backend) -> AllocatedDevices:
+    """Return the devices in the checkpoint. Pods that have ended stay in it, and count, because no API server is used."""
+    try:
+        checkpoint = backend.read_checkpoint()
+    except CheckpointError as error:
+        return AllocatedDevices(devices=frozenset(), problem=str(error))
+    if not checkpoint.is_there and checkpoint.has_kubelet:
+        return AllocatedDevices(devices=frozenset(), problem=f"{NO_CHECKPOINT}, and no API server is used")
+    return AllocatedDevices(devices=find_allocated(find_holders(checkpoint, None)))

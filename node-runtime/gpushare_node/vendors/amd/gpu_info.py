@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gpushare_node.contract.struct import Struct
 from gpushare_node.partition.state import Fault, FaultKind, Modes
-from gpushare_node.vendors.amd.sysfs import Sysfs, SysfsError
-from gpushare_node.vendors.amd.topology import KfdNode, read_topology
+from gpushare_node.vendors.amd.sysfs import KfdNode, Sysfs, SysfsError, read_topology
 from gpushare_node.vendors.driver import GpuDevice, GpuInfo
 
 _DEVICES = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}

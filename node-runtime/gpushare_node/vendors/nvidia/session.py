@@ -6,16 +6,113 @@ it and open another. The library itself stays loaded for as long as the program 
 upgrade goes away only if the program restarts.
 """
 
+import ctypes
 from contextlib import suppress
 
 from gpushare_node.guard.process_list import PID_MAX, Device
-from gpushare_node.vendors.driver import Activation, ComputeMode, DriverError, GpuInfo, Observe, Versions, Xid, ignore
-from gpushare_node.vendors.nvidia import instances, limits
-from gpushare_node.vendors.nvidia.events import XidEvents
+from gpushare_node.vendors.driver import Activation, Code, ComputeMode, DriverError, GpuInfo, Observe, Versions, Xid, ignore
+from gpushare_node.vendors.nvidia import instances
 from gpushare_node.vendors.nvidia.gpu_info import KeptOffers, survey_gpu
 from gpushare_node.vendors.nvidia.library import Handle, Library
 from gpushare_node.vendors.nvidia.process_reader import ProcessReader
-from gpushare_node.vendors.nvidia.quirks import scrambles_lists
+
+_FIRST = (530,)
+_FIXED_IN = (535, 154, 5)
+
+
+def scrambles_lists(driver_version: str) -> bool:
+    """Whether this driver may scramble the rows of its process lists. A version that cannot be parsed counts as one.
+
+    R530 and R535 extended the record of a list without changing its version. 535.154.05 fixed it. The bounds come from users'
+    reports, not from the vendor.
+    """
+    parts = driver_version.split(".")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        return True
+    return _FIRST <= tuple(int(part) for part in parts) < _FIXED_IN
+
+
+_SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
+_NO_LIMIT = (1 << 64) - 1
+"""`NVML_DEVICE_MEMORY_LIMIT_MAX`."""
+
+
+def has_limits(library: Library) -> bool:
+    """Whether pynvml and the driver have both calls for the memory limits of cgroups: from R615 on, and not under MIG."""
+    return library.has(_SET) and library.has(_GET)
+
+
+def read_limit(library: Library, handle: Handle, cgroup: str) -> int | None:
+    """Return the hard limit in bytes; None if none is set, which some drivers report as an error."""
+    limits = library.names.c_nvmlGetMemoryLimits_v1_t(nameSpace=_encode(cgroup))
+    try:
+        library.call(_GET, handle, limits)
+    except DriverError as problem:
+        if problem.code in (Code.NOT_FOUND, Code.NOT_SUPPORTED):
+            return None
+        raise
+    return None if limits.hardLimit == _NO_LIMIT else int(limits.hardLimit)
+
+
+def set_limit(library: Library, handle: Handle, cgroup: str, limit_bytes: int | None) -> None:
+    """Set the hard limit, or with None remove it.
+
+    The soft limit stays 0: it guarantees memory, which is more than a cap promises, and it would have to be removed before the
+    cgroup disappears.
+    """
+    hard = _NO_LIMIT if limit_bytes is None else limit_bytes
+    library.call(_SET, handle, library.names.c_nvmlSetMemoryLimits_v1_t(nameSpace=_encode(cgroup), softLimit=0, hardLimit=hard))
+
+
+def _encode(cgroup: str) -> ctypes.c_char_p:
+    return ctypes.c_char_p(cgroup.encode())
+
+
+_XID_CRITICAL = 0x8
+
+
+class XidEvents:
+    """The XIDs that the driver reports, from all GPUs that support it. DriverError of the constructor: none does."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._set = library.call("nvmlEventSetCreate")
+        self._uuids: dict[int | None, str] = {}
+        problem: DriverError | None = None
+        for index in range(library.call("nvmlDeviceGetCount")):
+            try:
+                self._register(index)
+            except DriverError as refusal:
+                problem = refusal
+        if not self._uuids:
+            self.close()
+            raise problem or DriverError("nvmlDeviceRegisterEvents", Code.NOT_FOUND)
+
+    def next(self, timeout_ms: int) -> Xid | None:
+        """Return the next XID; None if none came in time. A lost GPU no longer answers, so its UUID is cached."""
+        try:
+            data = self._library.ask("nvmlEventSetWait_v2", self._set, timeout_ms)
+        except DriverError as problem:
+            if problem.code == Code.TIMEOUT:
+                return None
+            raise
+        uuid = self._uuids.get(_address(data.device)) or self._library.call("nvmlDeviceGetUUID", data.device)
+        return Xid(uuid=uuid, xid=data.eventData)
+
+    def close(self) -> None:
+        """Free the set. An error here has no consequence."""
+        with suppress(DriverError):
+            self._library.call("nvmlEventSetFree", self._set)
+
+    def _register(self, index: int) -> None:
+        handle = self._library.call("nvmlDeviceGetHandleByIndex", index)
+        uuid = self._library.call("nvmlDeviceGetUUID", handle)
+        self._library.call("nvmlDeviceRegisterEvents", handle, _XID_CRITICAL, self._set)
+        self._uuids[_address(handle)] = uuid
+
+
+def _address(handle: Handle) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value  # type: ignore[arg-type]  # a pointer of pynvml's
 
 
 class Session:
@@ -128,15 +225,15 @@ class Session:
 
     def has_memory_limits(self) -> bool:
         """Whether the driver can enforce memory limits of cgroups itself (R615 and later)."""
-        return limits.has_limits(self._library)
+        return has_limits(self._library)
 
     def memory_limit(self, uuid: str, cgroup: str) -> int | None:
         """Return the hard limit in bytes of a cgroup v2 path on a GPU; None if none is set."""
-        return limits.read_limit(self._library, self._find(uuid), cgroup)
+        return read_limit(self._library, self._find(uuid), cgroup)
 
     def set_memory_limit(self, uuid: str, cgroup: str, limit_bytes: int | None) -> None:
         """Set the limit, or with None remove it."""
-        limits.set_limit(self._library, self._find(uuid), cgroup, limit_bytes)
+        set_limit(self._library, self._find(uuid), cgroup, limit_bytes)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """Return the next fault that the driver reports; None if there was none in that time."""

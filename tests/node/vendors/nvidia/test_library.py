@@ -11,8 +11,7 @@ import pytest
 from gpushare_node.vendors.driver import Code, DriverError
 from gpushare_node.vendors.nvidia.library import Library
 from gpushare_node.vendors.nvidia.process_lists import DETAILED, PLAIN
-from gpushare_node.vendors.nvidia.quirks import scrambles_lists
-from gpushare_node.vendors.nvidia.session import Session
+from gpushare_node.vendors.nvidia.session import Session, scrambles_lists
 from tests.support.fake_nvml import FakeNvml
 from tests.support.paths import ROOT
 

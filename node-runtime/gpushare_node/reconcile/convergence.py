@@ -48,30 +48,31 @@ def converge(context: RunContext, desired: DesiredPolicy, node: NodeView) -> Out
         hardware.close()
 
 
-class _Convergence(Struct, frozen=False):
-    """One attempt. `former` is the policy that was in force last.
+class _Reached(Struct):
+    """What the GPUs have after the attempt, and what of it the plugin must offer: None if nothing was published."""
 
-    `_devices` are the devices before the change; `_view` and `_layout` what the GPUs have after it; `_publication` what the
-    plugin must offer then, None if nothing was published.
-    """
+    view: GpuView
+    layout: _Layout
+    publication: ProfilePublication | None
+
+
+class _Convergence(Struct, frozen=False):
+    """One attempt, from `node` as it was found. `former` is the policy that was in force last."""
 
     context: RunContext
     desired: DesiredPolicy
     node: NodeView
     hardware: Hardware
     former: Policy | None
-    _devices: frozenset[str] = frozenset()
-    _layout: _Layout = _Layout.NEITHER
-    _view: GpuView | None = None
-    _publication: ProfilePublication | None = None
-    _gate: BackendGate | None = None
+    _reached: _Reached | None = None
+    """None until the attempt is over, and for good if mig-manager or the config manager failed."""
 
     def run(self) -> Outcome:
-        context, policy, hardware = self.context, self.desired.policy, self.hardware
+        policy, hardware = self.desired.policy, self.hardware
         view = hardware.look(policy, frozenset())
         if not view.plan.gpus:
             raise Blocked(*worst(view), is_unchanged=True)
-        drain = Drain(context=context, hardware=hardware, request=self._request(), node=self.node)
+        drain = Drain(context=self.context, hardware=hardware, request=self._request(), node=self.node)
         drain.remember(self.former, view)
         if not drain.request.is_partly and view.plan.operations and len(missing_gpus(view)) < len(view.plan.unfit):
             # A GPU that cannot follow would leave the node with half of each layout, after the tenants have lost their work.
@@ -80,30 +81,10 @@ class _Convergence(Struct, frozen=False):
             # It counts all GPUs of the node, and changes none if one is missing.
             drain.taint_if_wrong()
             raise Blocked(*worst(view), is_unchanged=True)
-        gate = self._gate = BackendGate(drain=drain, former=self.former)
+        gate = BackendGate(drain=drain, former=self.former)
         gate.prepare(view)
-        self.node = drain.node
-        manager = ConfigManager(drain=drain, digest=self.desired.digest)
-        is_managed, is_renamed = manager.must_act(view), False
-        if is_managed:
-            # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
-            held = {resource for holder in context.holders() for resource in holder.resources}
-            offered = context.deps.backend.advertised(self.node.allocatable).keys()
-            drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
-            # A node whose GPUs are right loses its offer for a name alone: that is no repair.
-            is_renamed = bool(offered) and is_converged(view) and not context.is_half_done()
-        needs_drain = (
-            gate.must_close(view)
-            or view.plan.operations
-            or view.compute_modes
-            or drain.request.affected
-            or self._is_relabelled()
-            or is_managed
-        )
+        needs_drain = self._complete_request(drain, gate, view)
         if needs_drain:
-            is_disruptive = is_renamed or self._is_disruptive(view, drain.former_view)
-            is_repair = drain.request.is_repair and not is_renamed
-            drain.request = replace(drain.request, is_disruptive=is_disruptive, is_repair=is_repair)
             drain.taint_if_wrong()
             # An attempt whose backoff ends below changes GPUs without a drain.
             drain.await_window(change_seconds(policy))
@@ -112,25 +93,57 @@ class _Convergence(Struct, frozen=False):
             view = drain.run(view)
             # The GPUs may need another change by now.
             is_backing_off = hardware.is_backing_off(view)
-        self._devices = hardware.devices(view)
+        devices = hardware.devices(view)
         if is_backing_off and gate.is_concerned:
             # Should the backoff end at this very moment, nothing is changed behind an open gate.
             change = PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=_BACKING_OFF)
-            self._publish(drain)
+            self._publish(drain, gate, devices)
         elif is_backing_off:
             # The plan is not tried now: no pod is evicted and no client paused. What the hardware has is offered. Should the
             # backoff end at this very moment, only GPUs that no pod holds are changed.
-            change = hardware.change(policy, view, drain.find_allocated, context.record_result)
-            self._publish(drain)
+            change = hardware.change(policy, view, drain.find_allocated, self.context.record_result)
+            self._publish(drain, gate, devices)
         else:
             change = HardwareChange(
                 drain=drain,
                 digest=self.desired.digest,
-                announce=self._announce,
-                publish=lambda: self._publish(drain),
+                announce=lambda: self._announce(devices),
+                publish=lambda: self._publish(drain, gate, devices),
                 gate=gate,
             ).run(view)
         return self._verify(drain, change)
+
+    def _complete_request(self, drain: Drain, gate: BackendGate, view: GpuView) -> bool:
+        """Return whether the attempt disturbs pods, and have the drain's request say which, and whether that is a repair."""
+        context, node = self.context, drain.node
+        is_managed, is_renamed = ConfigManager(drain=drain, digest=self.desired.digest).must_act(view), False
+        if is_managed:
+            # The manager's taint ends every pod: none may hold a GPU by then, under whatever name.
+            held = {resource for holder in context.holders() for resource in holder.resources}
+            offered = context.deps.backend.advertised(node.allocatable).keys()
+            drain.request = replace(drain.request, affected=drain.request.affected | held | offered)
+            # A node whose GPUs are right loses its offer for a name alone: that is no repair.
+            is_renamed = bool(offered) and is_converged(view) and not context.is_half_done()
+        if not (
+            gate.must_close(view)
+            or view.plan.operations
+            or view.compute_modes
+            or drain.request.affected
+            or self._is_relabelled(node)
+            or is_managed
+        ):
+            return False
+        change = Change(
+            policy=self.desired.policy,
+            former=self.former,
+            view=view,
+            former_view=drain.former_view,
+            node=node,
+            journal=context.deps.folder.journal(),
+        )
+        is_repair = drain.request.is_repair and not is_renamed
+        drain.request = replace(drain.request, is_disruptive=is_renamed or change.is_disruptive, is_repair=is_repair)
+        return True
 
     def _request(self) -> DrainRequest:
         """A node that offers a former layout is changed as a whole; one that is repaired, or offers nothing, GPU by GPU."""
@@ -146,67 +159,62 @@ class _Convergence(Struct, frozen=False):
             is_repair=is_repair,
         )
 
-    def _is_disruptive(self, view: GpuView, former_view: GpuView | None) -> bool:
-        return Change(
-            policy=self.desired.policy,
-            former=self.former,
-            view=view,
-            former_view=former_view,
-            node=self.node,
-            journal=self.context.deps.folder.journal(),
-        ).is_disruptive
-
-    def _is_relabelled(self) -> bool:
+    def _is_relabelled(self, node: NodeView) -> bool:
         """Return whether the plugin of a node that offers GPUs gets another config: until it restarts, the node offers none.
 
         A repair under the policy in force changes no config, and waits for no slot.
         """
-        policy, offered = self.desired.policy, self.context.deps.backend.advertised(self.node.allocatable)
+        policy, offered = self.desired.policy, self.context.deps.backend.advertised(node.allocatable)
         if (self.former is not None and self.former.is_alike(policy)) or not offered:
             return False
-        return self.node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
+        return node.labels.get(PLUGIN_LABEL, "")[:-2] != policy.profile
 
-    def _announce(self) -> None:
+    def _announce(self, devices: frozenset[str]) -> None:
         """Publish the goal before the hardware has it, for the node's other programs. The taint keeps pods away."""
         if self.context.cluster.has_server:
-            policy, devices = self.desired.policy, self._devices
-            ProfilePublication(context=self.context, policy=policy, devices=devices, desired={}).publish()
+            ProfilePublication(context=self.context, policy=self.desired.policy, devices=devices, desired={}).publish()
 
-    def _publish(self, drain: Drain) -> None:
-        """Look what the hardware has now, and have the plugin offer it. If nothing has changed and nothing is right, do not."""
-        self._view = self.hardware.look(self.desired.policy, drain.allocated)
+    def _publish(self, drain: Drain, gate: BackendGate, before: frozenset[str]) -> None:
+        """Look what the hardware has now, and have the plugin offer it. If nothing has changed and nothing is right, do not.
+
+        `before` are the devices before the change.
+        """
+        view, layout = self.hardware.look(self.desired.policy, drain.allocated), _Layout.NEITHER
         policy: Policy | None = self.desired.policy
-        if is_converged(self._view):
-            self._layout = _Layout.DESIRED
+        if is_converged(view):
+            layout = _Layout.DESIRED
         elif self.former is not None and is_converged(self.hardware.look(self.former, drain.allocated)):
-            self._layout, policy = _Layout.FORMER, self.former
-        elif self.hardware.devices(self._view) == self._devices:
+            layout, policy = _Layout.FORMER, self.former
+        elif self.hardware.devices(view) == before:
             policy = None
-        if policy is not None and self.context.cluster.has_server:
-            view = self.hardware.look(policy, drain.allocated)
-            desired = self.context.backend_of(policy).expected(policy, missing_gpus(view))
-            devices = self.hardware.devices(view)
-            self._publication = ProfilePublication(context=self.context, policy=policy, devices=devices, desired=desired)
-            self._publication.publish()
-            if self._gate is not None:
-                self._gate.open(policy)
+        if policy is None or not self.context.cluster.has_server:
+            self._reached = _Reached(view=view, layout=layout, publication=None)
+            return
+        offered = self.hardware.look(policy, drain.allocated)
+        desired = self.context.backend_of(policy).expected(policy, missing_gpus(offered))
+        devices = self.hardware.devices(offered)
+        publication = ProfilePublication(context=self.context, policy=policy, devices=devices, desired=desired)
+        publication.publish()
+        gate.open(policy)
+        self._reached = _Reached(view=view, layout=layout, publication=publication)
 
     def _verify(self, drain: Drain, change: PartitionResult) -> Outcome:
-        if self._view is None:
-            # mig-manager partitioned the GPUs, and failed.
+        reached = self._reached
+        if reached is None:
+            # The vendor's own program changed the GPUs, and failed.
             raise Blocked(change.reason or ConditionReason.PARTITION_FAILED, change.message)
         unmet = None
-        if self._publication is not None and self._layout is not _Layout.NEITHER:
-            unmet = self._publication.await_plugin()
-        if self._layout is _Layout.DESIRED:
-            return self._finish(self._view, unmet)
-        if self._layout is _Layout.FORMER and self._publication is not None and unmet is None:
+        if reached.publication is not None and reached.layout is not _Layout.NEITHER:
+            unmet = reached.publication.await_plugin()
+        if reached.layout is _Layout.DESIRED:
+            return self._finish(reached.view, unmet)
+        if reached.layout is _Layout.FORMER and reached.publication is not None and unmet is None:
             # The node offers the former layout again, though its instances may be new ones: no change is under way.
             journal = self.context.deps.folder.journal()
             if journal is not None and journal.is_changing:
                 self.context.deps.folder.write_journal(replace(journal, is_changing=False, is_new_layout=False))
             self.context.remove_taints(*CHANGE_TAINTS)
-        return _failure(self._view, change, drain)
+        return _failure(reached.view, change, drain)
 
     def _finish(self, view: GpuView, unmet: Unmet | None) -> Outcome:
         """The node is as the policy says, except for lost GPUs. The taint stays until the plugin offers the right devices."""

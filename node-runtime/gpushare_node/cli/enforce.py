@@ -23,7 +23,6 @@ from gpushare_node.enforce.node_monitor import NodeMonitor
 from gpushare_node.gpus.view import build_view
 from gpushare_node.membership import desired
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.vendors.driver import GpuInfo
 
 _LOG = logging.getLogger("gpushare")
 
@@ -58,7 +57,10 @@ def enforce(run: Run) -> int:
         node_annotations.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
         node_annotations.node.start()
     if arguments.once:
-        return _look_once(loop)
+        loop.step()
+        has_read, _ = loop.readiness()
+        loop.enforcer.close()
+        return Exit.DONE if has_read else Exit.UNAVAILABLE
     pages = HttpServer(loop.pages(), port=arguments.port)
     pages.start()
     _LOG.info("%s the caps of pool %s", "comparing usage with" if observes else "enforcing", given.policy.pool)
@@ -95,13 +97,6 @@ def _is_outdated(refused: Refused, api: Api | None) -> bool:
     return True
 
 
-def _look_once(loop: Loop) -> int:
-    loop.step()
-    has_read, _ = loop.readiness()
-    loop.enforcer.close()
-    return Exit.DONE if has_read else Exit.UNAVAILABLE
-
-
 def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusal: str) -> NodeMonitor:
     """Return the monitor. If the policy is unreadable, labels and layout are unknown: it only detects a leaving node."""
     policy = given.policy
@@ -113,14 +108,14 @@ def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusa
         remark=describe_ignored(given),
         labels={} if refusal else _published(policy, folder(run).profile()),
         release_after_seconds=run.arguments.release_after,
-        plan=lambda surveys: PartitionPlan(gpus=(), unfit=()) if refusal else _plan(surveys, policy),
+        plan=lambda surveys: (
+            PartitionPlan(gpus=(), unfit=())
+            if refusal
+            else build_view(surveys, policy, allocated=frozenset(), pending_modes={}).plan
+        ),
     )
 
 
 def _published(policy: Policy, last: Published | None) -> Mapping[str, str]:
     """Return the labels that `apply` has set for this policy; if it is not known to have set any, none, so none are kept."""
     return {} if last is None or last.key[:-2] != policy.profile else desired(policy, last)
-
-
-def _plan(surveys: tuple[GpuInfo, ...], policy: Policy) -> PartitionPlan:
-    return build_view(surveys, policy, allocated=frozenset(), pending_modes={}).plan

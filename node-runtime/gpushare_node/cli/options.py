@@ -62,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_assert(
         _add(commands, "assert", "check whether the node matches the policy: exit status 0 if it does, 1 if not, 2 if unknown")
     )
-    _add_export(_add(commands, "export", "print the GPUs' MIG layouts, with placements"))
+    _add(commands, "export", "print the GPUs' MIG layouts, with placements").add_argument(
+        "--format", choices=("yaml", "json"), default="yaml", help="output format (yaml)"
+    )
     _add_enforce(_add(commands, "enforce", "watch GPU processes and enforce the caps of containers; never changes hardware"))
     _add_release(_add(commands, "release", "make the GPUs exclusive again, and remove the runtime's labels and files"))
     return parser
@@ -87,7 +89,8 @@ def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: 
 
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
-    _add_check(parser)
+    parser.add_argument("--check", action="store_true", help="change nothing; report what would change")
+    parser.add_argument("--diff", action="store_true", help="print layouts before and after")
     parser.add_argument("--hold", action="store_true", help="while blocked, keep enforcing the previous caps")
     _add_release_after(parser)
     parser.add_argument(
@@ -100,10 +103,6 @@ def _add_assert(parser: argparse.ArgumentParser) -> None:
     _add_policy(parser)
     parser.add_argument("--diff", action="store_true", help="print the current and the desired layouts")
     _add_common(parser)
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("yaml", "json"), default="yaml", help="output format (yaml)")
 
 
 def _add_enforce(parser: argparse.ArgumentParser) -> None:
@@ -153,11 +152,6 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
 
 def _add_standalone(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--standalone", action="store_true", help="run without an API server")
-
-
-def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--check", action="store_true", help="change nothing; report what would change")
-    parser.add_argument("--diff", action="store_true", help="print layouts before and after")
 
 
 def _add_state(parser: argparse.ArgumentParser) -> None:

@@ -179,9 +179,14 @@ class Actions(Struct, frozen=False):
                     if not self._signal(verdict, signal, inputs, now):
                         out_of_reach.add(verdict.facts.unit)
                 case TerminateClient():
-                    self._terminate_clients(verdict)
+                    if not verdict.facts.dry_run and self.mps is not None:
+                        self.mps_queue.send(partial(self._terminate_all, self.mps, verdict.processes))
                 case Evict():
-                    self._evict(verdict.facts, now)
+                    pod = self._pod_index.find(verdict.facts.unit.container)
+                    if verdict.facts.dry_run:
+                        self._report_if_new(EventReason.EVICTED, verdict.facts, messages.would_evict, now)
+                    elif pod is not None:
+                        self._evictions.request(verdict.facts, pod)
                 case ContainerStatus() | Anomaly():
                     pass
                 case _:
@@ -301,21 +306,10 @@ class Actions(Struct, frozen=False):
             return SignalResult.SENT.value
         return self.processes.send(as_seen(process), signal).value
 
-    def _terminate_clients(self, verdict: TerminateClient) -> None:
-        if not verdict.facts.dry_run and self.mps is not None:
-            self.mps_queue.send(partial(self._terminate_all, self.mps, verdict.processes))
-
     def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
         """On the thread of the MPS work queue."""
         for process in mps.terminate(processes):
             self._confirmed.put(process)
-
-    def _evict(self, facts: ViolationDetails, now: float) -> None:
-        pod = self._pod_index.find(facts.unit.container)
-        if facts.dry_run:
-            self._report_if_new(EventReason.EVICTED, facts, messages.would_evict, now)
-        elif pod is not None:
-            self._evictions.request(facts, pod)
 
     def _report_evictions(self, now: float) -> None:
         """Report the answers to eviction requests."""

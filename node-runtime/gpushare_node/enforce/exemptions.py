@@ -112,17 +112,14 @@ class FirstCaps(Struct, frozen=False):
         if self.dry_run:
             return found
         if found != self.folder.first_caps():
-            self._keep(found)
+            try:
+                self.folder.keep_first_caps(found)
+            except StateDirError as error:
+                _LOG.warning("%s", error)
         if self.node_annotations is not None and found != annotated and now - self._written_at >= _RETRY_SECONDS:
             self._written_at = now
             self.queue.send(lambda: self._annotate(found))
         return found
-
-    def _keep(self, found: Mapping[str, int]) -> None:
-        try:
-            self.folder.keep_first_caps(found)
-        except StateDirError as error:
-            _LOG.warning("%s", error)
 
     def _annotate(self, found: Mapping[str, int]) -> None:
         """On the work queue's thread."""

@@ -122,7 +122,9 @@ class NodeMonitor(Struct, frozen=False):
             self.enforcer.metrics.ready.replace([((found[0].word,), 1)])
             self.enforcer.queue.send(partial(self._write_condition, *found))
         self._send_trouble(now)
-        self._count_events()
+        counter, counts = self.enforcer.metrics.events, self.cluster.event_counts()
+        for outcome, count in (("sent", counts.sent), ("refused", counts.refused), ("dropped", counts.dropped)):
+            counter.add(outcome, by=count - counter.value(outcome))
 
     def reason(self, now: float) -> tuple[ConditionReason, str]:
         """Return the reason of the node's condition, with its message."""
@@ -305,11 +307,6 @@ class NodeMonitor(Struct, frozen=False):
             self.cluster.set_condition(reason, message)
         except ClusterError:
             self.enforcer.metrics.api_errors.add("condition")
-
-    def _count_events(self) -> None:
-        counter, counts = self.enforcer.metrics.events, self.cluster.event_counts()
-        for outcome, count in (("sent", counts.sent), ("refused", counts.refused), ("dropped", counts.dropped)):
-            counter.add(outcome, by=count - counter.value(outcome))
 
     def _send_event(self, about: EventReason, message: str) -> None:
         _LOG.warning("%s", message)

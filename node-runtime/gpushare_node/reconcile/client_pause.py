@@ -36,7 +36,15 @@ class ClientPause(Struct):
     def paused(self) -> Iterator[None]:
         """Pause the clients, and resume them afterwards. Blocked with CLIENTS_RUNNING if their pods do not end."""
         try:
-            self._pause()
+            labels = to_pause(self.context.cluster.node().labels)
+            if labels:
+                journal = self.context.journal(self.digest)
+                self.context.deps.folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
+                self.context.cluster.write_labels(dict.fromkeys(labels, _PAUSED))
+                self.context.record_step("pause GPU clients", Status.CHANGED, ", ".join(labels))
+            unmet = self.context.wait(self._find_running, _LEAVE_SECONDS)
+            if unmet is not None:
+                raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
             yield
         except BaseException:
             # The API server may be what has failed; the journal has the labels, and the next run resumes the clients first.
@@ -44,17 +52,6 @@ class ClientPause(Struct):
                 resume(self.context)
             raise
         resume(self.context)
-
-    def _pause(self) -> None:
-        labels = to_pause(self.context.cluster.node().labels)
-        if labels:
-            journal = self.context.journal(self.digest)
-            self.context.deps.folder.write_journal(replace(journal, paused={**journal.paused, **labels}))
-            self.context.cluster.write_labels(dict.fromkeys(labels, _PAUSED))
-            self.context.record_step("pause GPU clients", Status.CHANGED, ", ".join(labels))
-        unmet = self.context.wait(self._find_running, _LEAVE_SECONDS)
-        if unmet is not None:
-            raise Blocked(unmet.reason, unmet.message, is_unchanged=True)
 
     def _find_running(self) -> Unmet | None:
         pods = _pods_of(self.context.cluster.pods(), CLIENT_APPS)

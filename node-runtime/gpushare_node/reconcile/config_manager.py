@@ -141,15 +141,12 @@ class ConfigManager(Struct):
             text = f"in use by {join_first(pods, _MAX_NAMED)}"
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
         if not self._outstanding():
-            self._refuse_host()
+            pids = self._pids(self.drain.hardware.look(self._policy, frozenset()))
+            services = sorted(self.drain.hardware.find_units(pids)) if pids else []
+            if services:
+                raise Blocked(ConditionReason.CLIENTS_RUNNING, self._open_in(services), is_unchanged=True)
         if self._vendor.layout_taint is not None:
             self._context.evict_by_taint(self._vendor.layout_taint)
-
-    def _refuse_host(self) -> None:
-        pids = self._pids(self.drain.hardware.look(self._policy, frozenset()))
-        services = sorted(self.drain.hardware.find_units(pids)) if pids else []
-        if services:
-            raise Blocked(ConditionReason.CLIENTS_RUNNING, self._open_in(services), is_unchanged=True)
 
     def _outstanding(self) -> str:
         """Return what the manager was asked for and has not been carried out; empty if that is nothing.

@@ -93,7 +93,12 @@ class ManagerAnswer(Struct, frozen=False):
         stable = self._look(facts)
         event = facts.event
         if event is not None and event.is_success:
-            return self._judge_success(facts)
+            if not facts.difference:
+                return Verdict.DONE
+            if self._success_since is None:
+                self._success_since = facts.now
+            self.text = f"it reports success, but {facts.difference}"
+            return Verdict.FAILED if facts.now - self._success_since >= _SETTLE_SECONDS else Verdict.OPEN
         if event is not None:
             self.text = f"it reports {event.text}"
             if event.reason in _LAST_WORDS and (event.reason != _UNKNOWN_PROFILE or facts.age >= _FILE_SECONDS):
@@ -117,14 +122,6 @@ class ManagerAnswer(Struct, frozen=False):
         if self._right_since is None:
             self._right_since = facts.now
         return facts.now - self._right_since
-
-    def _judge_success(self, facts: Facts) -> Verdict:
-        if not facts.difference:
-            return Verdict.DONE
-        if self._success_since is None:
-            self._success_since = facts.now
-        self.text = f"it reports success, but {facts.difference}"
-        return Verdict.FAILED if facts.now - self._success_since >= _SETTLE_SECONDS else Verdict.OPEN
 
 
 def find_event(events: Iterable[PodEvent], profile: str, since: float) -> ManagerEvent | None:

@@ -71,7 +71,7 @@ def observe(
     affected = frozenset() if is_claimed else find_affected(None, policy, node.labels, offered)
     labels = _labels(policy, node, backend)
     blocker = find_blocker(view, holders, affected)
-    using = sorted({_name(holder) for holder in blocker.holders}) if blocker else []
+    using = sorted({holder.name.removeprefix("pod ") for holder in blocker.holders}) if blocker else []
     gpus = {str(gpu.index): steps for gpu in view.plan.gpus if (steps := _steps(gpu, view, policy))}
     resources = backend.expected(policy, missing_gpus(view))
     is_misnamed = bool(layout_request(policy).keys() & labels.keys() & node.labels.keys())
@@ -126,10 +126,6 @@ def _message(view: GpuView, changes: dict[str, Any], labels: int, in_the_way: st
         text += f" In use by {in_the_way}."
     text += "".join(f" GPU {unfit_gpu.index} would not be changed: {unfit_gpu.detail}." for unfit_gpu in view.plan.unfit)
     return text + (f" It is unknown which pods hold GPUs: {changes['unknown']}." if "unknown" in changes else "")
-
-
-def _name(holder: Holder) -> str:
-    return holder.name.removeprefix("pod ")
 
 
 def _bounded(texts: Iterable[str], most: int) -> list[str]:

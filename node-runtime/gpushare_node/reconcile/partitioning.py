@@ -139,7 +139,11 @@ class HardwareChange(Struct, frozen=False):
         # Our own open handles would block mig-manager, those of the enforcer too; the tenants' pods have ended.
         self.drain.hardware.close()
         context.enforced = None
-        self._label_for_mig_manager()
+        node = self._context.cluster.node()
+        here, desired = membership.own_labels(node.labels, node.owners), membership.mig_label(self._policy)
+        if here | desired != here:
+            self._context.cluster.apply_labels(here | desired)
+            self._context.record_step("request the layout from mig-manager", Status.CHANGED, ", ".join(desired.values()))
         vendor = of(self._policy.vendor)
         label = vendor.layout_state_label
         began_at, is_fresh = context.deps.clock.now(), False
@@ -165,13 +169,6 @@ class HardwareChange(Struct, frozen=False):
             return PartitionResult(results=(), reason=ConditionReason.PARTITION_FAILED, message=message)
         context.record_step("layout", Status.CHANGED, "by mig-manager")
         return PartitionResult(results=(), reason=None, message="")
-
-    def _label_for_mig_manager(self) -> None:
-        node = self._context.cluster.node()
-        here, desired = membership.own_labels(node.labels, node.owners), membership.mig_label(self._policy)
-        if here | desired != here:
-            self._context.cluster.apply_labels(here | desired)
-            self._context.record_step("request the layout from mig-manager", Status.CHANGED, ", ".join(desired.values()))
 
 
 def _list_servers(view: GpuView) -> str:

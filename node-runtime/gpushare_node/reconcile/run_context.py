@@ -460,18 +460,15 @@ class RunContext(Struct, frozen=False):
         """Sleep, and once a second enforce the policy in force. Stopped if a signal stops the program."""
         end = self.deps.clock.now() + seconds
         while (left := end - self.deps.clock.now()) > 0:
-            self._enforce()
+            if self._enforcer is None and self.deps.open_enforcer is not None and self.enforced is not None:
+                # Without a driver no process uses a GPU.
+                with suppress(DriverError):
+                    self._enforcer = self.deps.open_enforcer(self.enforced)
+            if self._enforcer is not None:
+                self._enforcer.cycle()
             self.slot.renew()
             self.deps.clock.sleep(min(_TICK_SECONDS, left))
         self.slept += seconds
-
-    def _enforce(self) -> None:
-        if self._enforcer is None and self.deps.open_enforcer is not None and self.enforced is not None:
-            # Without a driver no process uses a GPU.
-            with suppress(DriverError):
-                self._enforcer = self.deps.open_enforcer(self.enforced)
-        if self._enforcer is not None:
-            self._enforcer.cycle()
 
     def close_driver(self) -> None:
         """Close the enforcer's driver session, before hardware changes and at the end."""

@@ -6,7 +6,7 @@ the time, only the metadata is requested.
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION, ClusterError, PodView
 from gpushare_node.adapters.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json, jitter
@@ -78,7 +78,11 @@ class Informer:
             self._follow()
         except ClusterError as error:
             self.errors += 1
-            self._recover(error)
+            if error.status == _GONE:
+                self.version = None
+                self._clock.sleep(jitter(RELIST_SECONDS, 1.0))
+            else:
+                self._wait()
         except (LookupError, TypeError, AttributeError, ValueError):
             # An object that cannot be parsed must not end the watch permanently.
             self.errors += 1
@@ -103,27 +107,17 @@ class Informer:
         events = self._connection.watch(self._selection.path, query, seconds=jitter(WATCH_SECONDS), accept=form)
         self._is_open = True
         try:
-            self._take(events)
+            for event in events:
+                thing = event["object"]
+                if event["type"] == "ERROR":
+                    raise ClusterError(f"WATCH {self._selection.path}", thing.get("code"), str(thing.get("message")))
+                self.version = thing["metadata"]["resourceVersion"]
+                self._calm()
+                if event["type"] != "BOOKMARK":
+                    self._selection.change(thing, event["type"] == "DELETED")
         finally:
             self._lost_at = self._clock.now()
             self._is_open = False
-
-    def _take(self, events: Iterator[Json]) -> None:
-        for event in events:
-            thing = event["object"]
-            if event["type"] == "ERROR":
-                raise ClusterError(f"WATCH {self._selection.path}", thing.get("code"), str(thing.get("message")))
-            self.version = thing["metadata"]["resourceVersion"]
-            self._calm()
-            if event["type"] != "BOOKMARK":
-                self._selection.change(thing, event["type"] == "DELETED")
-
-    def _recover(self, error: ClusterError) -> None:
-        if error.status == _GONE:
-            self.version = None
-            self._clock.sleep(jitter(RELIST_SECONDS, 1.0))
-        else:
-            self._wait()
 
     def _wait(self) -> None:
         self._pause = min(MAX_PAUSE_SECONDS, self._pause * 2 or 1.0)

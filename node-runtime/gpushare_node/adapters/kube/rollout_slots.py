@@ -147,7 +147,9 @@ class RolloutSlots:
         """Acquire a slot, or keep the one that this node has. ClusterError."""
         if self._is_held():
             return SlotResult(is_held=True)
-        self._stagger_start()
+        if self._is_arriving and (nodes := self._size()):
+            self._clock.sleep(jitter(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
+        self._is_arriving = False
         count = self._count(limit)
         slot = random.randrange(count)  # noqa: S311 - spreads load, guards nothing
         lease = self._slots.read(self._slots.name(slot))
@@ -237,11 +239,6 @@ class RolloutSlots:
             self._asked_at = now
             return unchanged <= DURATION_SECONDS and self._slots.has_node(holder)
         return unchanged <= DURATION_SECONDS
-
-    def _stagger_start(self) -> None:
-        if self._is_arriving and (nodes := self._size()):
-            self._clock.sleep(jitter(min(_MAX_ARRIVAL_SECONDS, nodes * _ARRIVAL_SECONDS), 1.0))
-        self._is_arriving = False
 
     def _count(self, limit: int | str) -> int:
         """Return the number of slots: a percentage is of the nodes that the DaemonSet wants, rounded down; at least one."""

@@ -99,7 +99,11 @@ class _List:
         for _ in range(_ATTEMPTS):
             code, count = self.call.ask(handle, self._buffer, self._capacity)
             if code == 0 and count <= self._capacity:
-                return self._decode(count)
+                raw = self._view[: count * self.call.record.size].tobytes()
+                if raw != self._raw:
+                    self._rows = _rows(self._kind, self.call.record, raw)
+                    self._raw = raw
+                return self._rows
             # Success with more rows than the buffer can hold would mean a list that is cut.
             if code not in (0, Code.INSUFFICIENT_SIZE):
                 break
@@ -111,13 +115,6 @@ class _List:
         self._capacity = capacity
         self._buffer = ctypes.create_string_buffer(capacity * self.call.record.size)
         self._view = memoryview(self._buffer).cast("B")
-
-    def _decode(self, count: int) -> tuple[ProcessEntry, ...]:
-        raw = self._view[: count * self.call.record.size].tobytes()
-        if raw != self._raw:
-            self._rows = _rows(self._kind, self.call.record, raw)
-            self._raw = raw
-        return self._rows
 
 
 class ProcessLists:

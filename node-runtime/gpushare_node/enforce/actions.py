@@ -33,7 +33,7 @@ from gpushare_node.guard.verdicts import (
     Warn,
 )
 from gpushare_node.reporting import messages
-from gpushare_node.reporting.messages import EventReason
+from gpushare_node.reporting.log import EventReason
 
 TRIES = 3
 """How many requests respect a pod's budget, and how many then override it. The guard waits half a minute between two."""

@@ -16,7 +16,7 @@ from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import ContainerId
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, Verdict
 from gpushare_node.reporting import messages
-from gpushare_node.reporting.messages import EventReason
+from gpushare_node.reporting.log import EventReason
 
 LASTING_SECONDS = 60
 """How long an anomaly must last before the node's condition reports it."""

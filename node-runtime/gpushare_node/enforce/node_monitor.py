@@ -32,7 +32,7 @@ from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.view import has_wrong_mode
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing
 from gpushare_node.partition.plan import PartitionPlan
-from gpushare_node.reporting.messages import EventReason
+from gpushare_node.reporting.log import EventReason
 from gpushare_node.vendors.driver import GpuInfo, Xid
 
 _NODE_SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""The log: one line per record on stderr, JSON for machines and plain for a terminal. Owns the format; decides nothing.
+"""The log: one line per record on stderr, JSON for machines and plain for a terminal; and the reasons of Events.
 
 Nothing that a tenant or a driver puts into a text can start a line of its own or control a terminal: JSON is ASCII, and plain
 lines have their control characters escaped.
@@ -9,12 +9,31 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, TextIO
 
 Field = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...]
 
 _EVENT = '{"event": '
 """The start of every line of `line`."""
+
+
+class EventReason(StrEnum):
+    """Reasons of Events, beside those of the condition, whose Events have the condition's reason. None is reused."""
+
+    OVER_CAP = "GPUMemoryOverCap"
+    PROCESS_KILLED = "GPUProcessKilled"
+    KILL_FAILED = "GPUProcessKillFailed"
+    EVICTED = "GPUPodEvicted"
+    EVICTION_FAILED = "GPUPodEvictionFailed"
+    STRAY = "GPUNotAllocated"
+    CAP_NOTICE = "GPUMemoryCapNotice"
+    BREAKER_OPEN = "GPUKillsPaused"
+    XID = "GPUXid"
+    DRIFTED = "GPULayoutDrifted"
+    PLUGIN_RESTARTED = "GPUPluginRestarted"
+    LABEL_CONFLICT = "LabelConflict"
+    TURN_EXPIRED = "GPUTurnExpired"
 
 
 def line(event: str, fields: Mapping[str, Field]) -> str:

@@ -1,34 +1,15 @@
-"""Events: their reasons, and the messages that tenants and operators read when a container is over its cap. Sends nothing.
+"""The messages of Events that tenants and operators read when a container is over its cap. Sends nothing.
 
 Every message states the usage and the cap, for how long, and what happens next.
 """
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import assert_never
 
 from gpushare_node.guard.inputs import Cap
 from gpushare_node.guard.verdicts import Next, ViolationDetails
 
 _MIB = 1 << 20
-
-
-class EventReason(StrEnum):
-    """Reasons of Events, beside those of the condition, whose Events have the condition's reason. None is reused."""
-
-    OVER_CAP = "GPUMemoryOverCap"
-    PROCESS_KILLED = "GPUProcessKilled"
-    KILL_FAILED = "GPUProcessKillFailed"
-    EVICTED = "GPUPodEvicted"
-    EVICTION_FAILED = "GPUPodEvictionFailed"
-    STRAY = "GPUNotAllocated"
-    CAP_NOTICE = "GPUMemoryCapNotice"
-    BREAKER_OPEN = "GPUKillsPaused"
-    XID = "GPUXid"
-    DRIFTED = "GPULayoutDrifted"
-    PLUGIN_RESTARTED = "GPUPluginRestarted"
-    LABEL_CONFLICT = "LabelConflict"
-    TURN_EXPIRED = "GPUTurnExpired"
 
 
 def over_cap(facts: ViolationDetails, container: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from gpushare.advice.history import ContainerUse
 from gpushare.advice.replay import ABSENT, changes
-from gpushare_node.reporting.messages import EventReason
+from gpushare_node.reporting.log import EventReason
 from tests.node.enforce.enforcement import SHARED, EnforcementFixture, await_end, load_two_gpus
 from tests.support.process_fixtures import open_process_pool
 

@@ -46,7 +46,7 @@ from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_no
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, timestamp
-from gpushare_node.reporting.messages import EventReason
+from gpushare_node.reporting.log import EventReason
 
 _LOG = logging.getLogger(__name__)
 

@@ -34,7 +34,12 @@ def read_or_report(run: Run) -> DesiredPolicy:
         given = read_policy(run.arguments.policy)
     except PolicyFileError as error:
         if os.environ.get("NODE_NAME") and not run.arguments.standalone:
-            _report(run, str(error))
+            # No policy names the pool: this pod does, `gpushare-<pool>-<suffix>`.
+            pool = os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
+            try:
+                Api.find(run, pool).server.set_condition(ConditionReason.POLICY_INVALID, str(error))
+            except ClusterError as trouble:
+                _LOG.warning("the node's condition could not be set: %s", trouble)
         raise
     run.log.pool = given.policy.pool
     if given.policy.ignored:
@@ -118,15 +123,3 @@ def describe_ignored(given: DesiredPolicy) -> str:
     fields = given.policy.ignored
     names = join_first(fields, _MAX_SHOWN)
     return f"This runtime ignores the unknown fields {names}: use the image of the bundle's version." if fields else ""
-
-
-def _pool() -> str:
-    """Return the pool from this pod's name, `gpushare-<pool>-<suffix>`, where no policy names it; empty without a pod."""
-    return os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
-
-
-def _report(run: Run, message: str) -> None:
-    try:
-        Api.find(run, _pool()).server.set_condition(ConditionReason.POLICY_INVALID, message)
-    except ClusterError as error:
-        _LOG.warning("the node's condition could not be set: %s", error)

@@ -35,6 +35,7 @@ from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
 from gpushare_node.membership import Selection
+from gpushare_node.vendors.bounded_driver import LOOK_SECONDS, BoundedDriver
 from gpushare_node.vendors.driver import Driver, ignore
 
 if TYPE_CHECKING:
@@ -105,8 +106,6 @@ def open_driver(policy: Policy | None, metrics: "EnforcementMetrics | None" = No
 
 def bounded_driver(run: Run, policy: Policy | None) -> Callable[[], Driver]:
     """Return a function that opens sessions, for one caller at a time, whose calls never hang: they raise TIMEOUT instead."""
-    from gpushare_node.vendors.bounded_driver import LOOK_SECONDS, BoundedDriver  # noqa: PLC0415 - as above
-
     return BoundedDriver(partial(open_driver, policy), clock=run.clock, deadline_seconds=LOOK_SECONDS).open
 
 
@@ -222,7 +221,6 @@ class EnforcerFactory(Struct, frozen=False):
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
         from gpushare_node.enforce.metrics import EnforcementMetrics  # noqa: PLC0415
         from gpushare_node.reporting.metrics import Registry  # noqa: PLC0415
-        from gpushare_node.vendors.bounded_driver import BoundedDriver  # noqa: PLC0415
 
         run, metrics = self.run, EnforcementMetrics(Registry())
         if self.api is not None:

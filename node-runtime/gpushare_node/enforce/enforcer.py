@@ -240,11 +240,8 @@ class Enforcer(Struct, frozen=False):
         blindness = self.inventory.blindness(now)
         if blindness:
             return ConditionReason.ENFORCEMENT_BLIND, blindness
-        return self._anomalies.reason(now) or self._tenancy_reason()
-
-    def _tenancy_reason(self) -> tuple[ConditionReason, str] | None:
         problem = self.adapters.tenants.problem
-        return (ConditionReason.TENANCY_UNKNOWN, f"{problem}.") if problem else None
+        return self._anomalies.reason(now) or ((ConditionReason.TENANCY_UNKNOWN, f"{problem}.") if problem else None)
 
     def _read(self) -> tuple[Device, ...]:
         """Read the devices. Lists that the driver may scramble count as not read; MPS applies to the whole node."""

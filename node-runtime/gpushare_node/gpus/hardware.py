@@ -4,7 +4,7 @@ Owns what concerns all GPUs together: which are left alone, that a failing one s
 decides what to change, `transaction` how one GPU is changed. It calls no API server and knows no pods.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from gpushare_node.adapters.host.programs import Machine, this_machine
@@ -132,7 +132,10 @@ class Hardware:
             results.append(result)
             on_result(result)
 
-        outcomes = [*self._refuse(view, report)]
+        outcomes = []
+        for unfit in view.plan.unfit:
+            report(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
+            outcomes.append(GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail))
         must_change = self._separate_unfit(view, outcomes, report)
         if check:
             for gpu in must_change:
@@ -140,7 +143,16 @@ class Hardware:
         elif must_change and (backoff := self._record.backoff) is not None:
             outcomes += [_leave(gpu, backoff, report) for gpu in must_change]
         else:
-            changed = [self._change_gpu(gpu, policy, ask, report) for gpu in must_change]
+            changed = [
+                GpuTransaction(
+                    gpu,
+                    look=lambda: self.look(policy, ask()),
+                    steps=Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine),
+                    record=self._record,
+                    on_result=report,
+                ).run()
+                for gpu in must_change
+            ]
             outcomes += changed
             self._record.close(
                 has_failed=any(one.reason in _FAILURES for one in outcomes),
@@ -168,11 +180,6 @@ class Hardware:
         """Close the driver."""
         self._connection.close()
 
-    def _refuse(self, view: GpuView, report: Callable[[StepResult], None]) -> Iterable[GpuOutcome]:
-        for unfit in view.plan.unfit:
-            report(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
-            yield GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail)
-
     def _separate_unfit(self, view: GpuView, outcomes: list[GpuOutcome], report: Callable[[StepResult], None]) -> list[GpuPlan]:
         """Return the GPUs that must and may change; report the others."""
         found = []
@@ -190,15 +197,6 @@ class Hardware:
                 report(StepResult(step="layout", target=f"GPU {gpu.index}", status=Status.OK, detail=detail))
                 outcomes.append(GpuOutcome(index=gpu.index, reason=None))
         return found
-
-    def _change_gpu(
-        self, gpu: GpuPlan, policy: Policy, allocated: Allocated, report: Callable[[StepResult], None]
-    ) -> GpuOutcome:
-        steps = Steps(gpu.uuid, connection=self._connection, clock=self._clock, machine=self._machine)
-        change = GpuTransaction(
-            gpu, look=lambda: self.look(policy, allocated()), steps=steps, record=self._record, on_result=report
-        )
-        return change.run()
 
     def _make_nodes(self, report: Callable[[StepResult], None]) -> None:
         """Create the device nodes. A failure is not an error: other parts of the stack create them too, at their first need."""

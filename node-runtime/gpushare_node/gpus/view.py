@@ -10,7 +10,6 @@ from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.fitness import UnfitReason
-from gpushare_node.partition.plan import Unfit
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo, GpuInstance, MigInfo
@@ -157,15 +156,12 @@ def worst(view: GpuView) -> tuple[ConditionReason, str]:
 def missing_gpus(view: GpuView) -> frozenset[int]:
     """Return the indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
     there = {survey.index for survey in view.surveys}
-    return frozenset(unfit_gpu.index for unfit_gpu in view.plan.unfit if _is_dead(unfit_gpu, is_there=unfit_gpu.index in there))
+    dead = {unfit.index for unfit in view.plan.unfit if unfit.reason in (UnfitReason.GPU_LOST, UnfitReason.GPU_UNREADABLE)}
+    counted = {unfit.index for unfit in view.plan.unfit if unfit.reason is UnfitReason.GPU_COUNT_MISMATCH}
+    return frozenset(dead | (counted - there))
 
 
 def is_converged(view: GpuView) -> bool:
     """Whether the GPUs that answer match the policy. One that is unfit without being dead or gone does not match."""
     is_done = not view.plan.operations and not view.compute_modes and bool(view.plan.gpus)
     return is_done and {unfit_gpu.index for unfit_gpu in view.plan.unfit} == missing_gpus(view)
-
-
-def _is_dead(unfit: Unfit, *, is_there: bool) -> bool:
-    gone = unfit.reason is UnfitReason.GPU_COUNT_MISMATCH and not is_there
-    return gone or unfit.reason in (UnfitReason.GPU_LOST, UnfitReason.GPU_UNREADABLE)

@@ -68,7 +68,9 @@ class EventRecorder:
                 self._waiting[name] = replace(same, times=same.times + 1, last=now)
                 return
             if len(self._waiting) >= MAX_WAITING:
-                self._drop_one()
+                chatty = Counter(_about(one.event) for one in self._waiting.values()).most_common(1)[0][0]
+                del self._waiting[next(key for key, one in self._waiting.items() if _about(one.event) == chatty)]
+                self._totals["dropped"] += 1
             self._waiting[name] = _Waiting(event=event, times=1, first=now, last=now)
 
     def event_counts(self) -> EventCounts:
@@ -198,12 +200,6 @@ class EventRecorder:
                 self._counts[name] = count
                 if len(self._counts) > MAX_REMEMBERED:
                     del self._counts[next(iter(self._counts))]
-
-    def _drop_one(self) -> None:
-        chatty = Counter(_about(one.event) for one in self._waiting.values()).most_common(1)[0][0]
-        oldest = next(name for name, one in self._waiting.items() if _about(one.event) == chatty)
-        del self._waiting[oldest]
-        self._totals["dropped"] += 1
 
     def _involved(self, event: Event) -> Json:
         if event.pod is None:

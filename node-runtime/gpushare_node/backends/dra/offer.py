@@ -5,7 +5,7 @@ The driver follows no label, and registers nothing with kubelet's device manager
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
 from gpushare_node.backends.backend import Backend, about_unregistered
@@ -69,7 +69,8 @@ def find_mismatch(
         text = "the DRA driver has published no ResourceSlice of this node"
         return Unmet(reason=ConditionReason.WAITING_FOR_SLICES, message=text)
     foreign = sorted(f"{one.name} of node {one.node or '?'}" for one in slices if one.node != node)
-    current = tuple(_current(slices))
+    newest = {pool: max(one.generation for one in slices if one.pool == pool) for pool in {one.pool for one in slices}}
+    current = tuple(one for one in slices if one.generation == newest[one.pool])
     listed = [device for one in current for device in one.devices]
     devices_differ = _find_no_place(policy, listed) if policy.is_on_demand else _find_unknown(listed, devices)
     listed = [one for one in listed if not policy.is_on_demand or _share_of(policy, one) is not None]
@@ -83,11 +84,6 @@ def find_mismatch(
         or _find_sharing(policy, listed)
     )
     return Unmet(reason=ConditionReason.WRONG_SLICES, message=f"the node's ResourceSlices: {text}") if text else None
-
-
-def _current(slices: Sequence[SliceView]) -> Iterable[SliceView]:
-    newest = {pool: max(one.generation for one in slices if one.pool == pool) for pool in {one.pool for one in slices}}
-    return (one for one in slices if one.generation == newest[one.pool])
 
 
 def _find_incomplete(slices: Sequence[SliceView]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,10 +16,9 @@ from gpushare.advice.history import History
 from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.core import emit
 from gpushare.core.units import parse_duration
 from gpushare.reading import source
-from gpushare.report import advice_document, advice_view, terminal
+from gpushare.report import advice as report
 from gpushare_node.contract.struct import replace
 
 _MAX_CONTAINERS = 1_000_000
@@ -149,7 +147,11 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     patch = _Patch(intent, overlays, read, advice)
     if writes:
         patch.write()
-    _show(advice, read, history, patch, style, is_written=writes and bool(patch.diff))
+    diff = None if patch.after is None else patch.diff
+    found = report.Found(advice=advice, history=history, plan=read.plan, diff=diff, is_written=writes and bool(diff))
+    streams.report(report.report(found), style)
+    if patch.after is None:
+        streams.warn(f"gpushare: {patch.problem}\n{streams.hint(patch.hint)}")
     return ExitCode.DONE
 
 
@@ -211,21 +213,3 @@ def _bytes(name: str, text: str) -> bytes:
     if data.decode("utf-8-sig", "replace") != text:
         raise CouldNotRunError(f"{name} was changed meanwhile", "run the command again")
     return data
-
-
-def _show(  # noqa: PLR0913 - all that is shown
-    advice: Advice, read: LoadedIntent, history: History, patch: _Patch, style: str, *, is_written: bool
-) -> None:
-    if style == "json":
-        diff = None if patch.after is None else patch.diff
-        made = advice_document.document(advice, read.plan.intent.name, history, diff, is_written=is_written)
-        streams.product(emit.json_text(made))
-    elif style == "html":
-        from gpushare.report import advice_page  # noqa: PLC0415 - as above
-
-        streams.product(advice_page.page(advice, history, read.plan, streams.time_of_output(), patch.diff))
-    else:
-        shown = advice_view.render(advice, read.plan, history, terminal.detect_style(sys.stdout))
-        streams.write(shown + (f"\n{patch.diff}" if patch.diff else ""))
-    if patch.after is None:
-        streams.warn(f"gpushare: {patch.problem}\n{streams.hint(patch.hint)}")

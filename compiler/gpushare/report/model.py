@@ -57,6 +57,7 @@ class Table(Generic[T], Part):
     `most`: rows of the text, and `most_on_page` of the page, None for all; `more` says what is left out in place of how many.
     `under` is a line under a row of the text, if it is not empty; `note` follows the table. `is_wide`: with all columns,
     however wide the terminal is. `is_fixed`: the page shows all columns, aligned with those of other cards, also without rows.
+    `indent`: spaces before the lines of the text.
     """
 
     kind = "table"
@@ -70,12 +71,14 @@ class Table(Generic[T], Part):
     note: str = ""
     is_wide: bool = False
     is_fixed: bool = False
+    indent: int = 0
 
 
 class Form(StrEnum):
     """What lines are on the page; in the text those of a list are indented.
 
     HEADING: in bold. NOTE: a box. MUTED: an explanation. FOLDED: lines that are opened and copied together.
+    CODE: lines of a file.
     """
 
     PLAIN = "plain"
@@ -85,6 +88,7 @@ class Form(StrEnum):
     LIST = "list"
     ORDER = "order"
     FOLDED = "folded"
+    CODE = "code"
 
 
 class Lines(Part):

@@ -43,6 +43,7 @@ def _table(one: Table[Any], style: Style) -> str:
         numbers=[each.header for each in columns if each.is_number],
         dropped=[each.header for each in columns if each.is_droppable],
         uncut=[each.header for each in columns if each.is_uncut],
+        indent=one.indent,
     )
     if one.under is not None:
         head, *lines = drawn.splitlines()

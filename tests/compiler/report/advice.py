@@ -90,5 +90,5 @@ def advice(found: History) -> Advice:
             ),
         ),
         currency="EUR",
-        assumed=("all containers hold one share",),
+        assumed=("use is sampled every 600 s", "all containers hold one share"),
     )

@@ -8,7 +8,8 @@ import pypdf
 import pytest
 import yaml
 
-from gpushare.report import advice_page
+from gpushare.report import advice as report
+from gpushare.report import html
 from tests.compiler.cli.process import gpushare
 from tests.compiler.live.clusters import SHARED, lively
 from tests.compiler.report import advice
@@ -78,7 +79,8 @@ def simulation(folder: Path) -> str:
 def advised() -> str:
     history = advice.history()
     diff = "-      sharing: {mode: time-slicing, replicas: 4}\n+      sharing: {mode: time-slicing, replicas: 5}\n"
-    return advice_page.page(advice.advice(history), history, advice.plan(), "2026-01-01 00:00:00 UTC", diff)
+    found = report.Found(advice=advice.advice(history), history=history, plan=advice.plan(), diff=diff)
+    return html.page(report.report(found), "2026-01-01 00:00:00 UTC")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -179,9 +181,9 @@ def test_only_pods_scroll_horizontally_on_a_phone(tab: Browser, files: dict[str,
     [
         ("01-heterogeneous", {"Per node", "Total", "Device", "Cap", "Resource", "At most"}),
         ("changed", {"Before", "After", "Change"}),
-        ("advice", {"Now", "Advised", "Containers", "p95", "Most", "Used", "With the cap"}),
+        ("advice", {"Now", "Advised", "Containers", "p95 GiB", "Most GiB", "Used", "With the cap"}),
         ("status", {"Wanted", "Offered", "Used", "Free", "In use", "State", "Reason", "Since", "Message"}),
-        ("simulation", {"Never ran", "Stranded GiB", "GPU-hours", "Cost EUR", "Mean wait", "Intent"}),
+        ("simulation", {"Never ran", "Stranded GiB", "GPU-hours", "Cost EUR", "Mean wait"}),
     ],
 )
 def test_on_a_phone_every_value_has_its_heading(tab: Browser, files: dict[str, Path], name: str, words: set[str]) -> None:

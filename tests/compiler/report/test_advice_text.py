@@ -2,7 +2,8 @@
 
 from gpushare.advice import intervals
 from gpushare.advice.advised import BackTest, Ending
-from gpushare.report import advice_view
+from gpushare.report import advice as report
+from gpushare.report import text
 from gpushare.report.terminal import Style
 from gpushare_node.contract.struct import replace
 from tests.compiler.report import advice
@@ -17,5 +18,6 @@ def test_every_container_that_the_advice_would_end_is_named() -> None:
     )
     tested = BackTest(containers=34, endings=endings, rate=intervals.rate(25, 14.5))
     changed = [replace(one, change=replace(one.change, back_test=tested)) if one.change else one for one in given.pools]
-    shown = advice_view.render(replace(given, pools=tuple(changed)), advice.plan(), history, Style())
+    found = report.Found(advice=replace(given, pools=tuple(changed)), history=history, plan=advice.plan())
+    shown = text.render(report.report(found), Style())
     assert all(f"physics/pod-{number} (" in shown for number in range(25))

@@ -7,6 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from gpushare.bundle import admission as admission_of_bundles
 from gpushare.bundle.artifact import hexdigest
 from gpushare.core import emit, resources
 
@@ -51,7 +52,12 @@ class Bundle:
         """The static chart with these values and files, in a new folder."""
         shutil.copytree(resources.chart(), folder)
         (folder / "values.yaml").write_text(emit.yaml_text(self.values))
-        for path, text in self.files.items():
+        given = self.values | {"namespace": self.values["namespace"] or NAMESPACE}
+        written = {
+            "files/admission.yaml": emit.yaml_text(admission_of_bundles.document(given)),
+            "files/tenancy.json": emit.canonical_json(admission_of_bundles.tenancy(given)),
+        }
+        for path, text in (self.files | written).items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)

@@ -93,10 +93,10 @@ def measured(items: Iterable[Object]) -> dict[str, Any]:
 
 def known_before(values: Mapping[str, Any], namespace: str) -> dict[str, Any]:
     """The same as the compiler knows it of a chart's values, before Helm runs."""
-    platform = sorted({"kube-system", namespace, *values["admission"]["platformNamespaces"]})
-    judges = values["pools"] and values["admission"]["enforce"] != "none"
-    texts = {"gpushare-tenancy": emit.canonical_json(admission.tenancy(values, platform))} if values["pools"] else {}
-    return (admission.policies(values) if judges else {}) | texts
+    given = {**values, "namespace": namespace}
+    texts = {"gpushare-tenancy": emit.canonical_json(admission.tenancy(given))} if values["pools"] else {}
+    specs = admission.policies(admission.document(given))
+    return {**{name: spec for name, spec in specs.items() if "gpushare-fence" not in name}, **texts}
 
 
 def pod_of(daemon_set: Object) -> Object:

@@ -9,8 +9,6 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare.bundle import admission
-from gpushare.core import emit
 from gpushare.reading import schema
 from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core import tenancy
@@ -26,14 +24,13 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/bundle/chart/values.yaml")), ids=lambda path: path.parts[-4])
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/bundle/chart/files/tenancy.json")), ids=lambda path: path.parts[-5])
 def test_tenancy_of_every_example_is_read_by_the_node_runtime(path: Path) -> None:
-    values = yaml.safe_load(path.read_text())
-    document = admission.tenancy(values, ["gpushare", "kube-system"])
-    VALIDATOR.validate(document)
-    found = tenancy.read(emit.canonical_json(document))
+    values = yaml.safe_load((path.parents[1] / "values.yaml").read_text())
+    VALIDATOR.validate(json.loads(path.read_text()))
+    found = tenancy.read(path.read_text())
     assert found.ignored == ()
-    assert found.platform == {"gpushare", "kube-system"}
+    assert found.platform == {values["namespace"], "kube-system", *values["admission"]["platformNamespaces"]}
     named = {one for pool in values["pools"].values() for one in pool["namespaces"]}
     assert found.tenant_namespaces == named | set(values["admission"]["tenants"])
 

@@ -1,18 +1,36 @@
-"""What grows with the pools in a bundle's admission: the policies' specs and the Tenancy, from the chart's values.
+"""The bundle's admission, from the chart's values: `chart/files/admission.yaml`, and the Tenancy, which tells nodes the same.
 
-The same as `charts/gpushare/templates` renders, so that sizes are known before Helm runs. The CEL is in files of the chart,
-which the templates read too. What the intent decides is passed in as variables that are constant maps, so that checking a pod
-costs as much with two thousand pools as with two.
+All that the intent decides of it is decided here, once. The CEL is in files of the chart, `admission/<name>.yaml`; the one
+template of the chart puts an entry of the document and its CEL together, as `policies` does. What the intent decides reaches
+the CEL as variables that are constant maps: checking a pod costs as much with two thousand pools as with two.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.core import resources
 from gpushare.reading import source
 
 Object = dict[str, Any]
+
+FILE = "chart/files/admission.yaml"
+TENANCY = "chart/files/tenancy.json"
+"""Where the document and the Tenancy are in a bundle."""
+
+CEL = (
+    "claim-users",
+    "claiming-pods",
+    "claims",
+    "default-pool",
+    "devices",
+    "exemptions",
+    "fence",
+    "pods",
+    "pool-of-claims",
+    "slices",
+)
+"""The files of the chart's folder `admission`."""
 
 MUTATING_KUBERNETES = (1, 36)
 """Mutating admission policies are stable from this version on."""
@@ -27,12 +45,6 @@ _DRIVER = "dra-driver-nvidia-gpu-service-account-kubeletplugin"
 
 EXPRESSION_CHARACTERS = 100_000
 """The longest expression that the API server accepts."""
-
-
-def text(name: str) -> Object:
-    """Return a policy as written in the chart's folder `admission`."""
-    path = resources.chart() / "admission" / f"{name}.yaml"
-    return dict(source.read(path.read_bytes(), str(path), own=True).data)
 
 
 def lookups(values: Mapping[str, Any]) -> dict[str, str]:
@@ -79,7 +91,7 @@ def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(named.union(values["admission"]["tenants"])))
 
 
-def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
+def tenancy(values: Mapping[str, Any]) -> Object:
     """Return the Tenancy document for the node runtime, with the same lists of namespaces as the policies."""
     return {
         "apiVersion": "gpushare.dev/v1",
@@ -87,10 +99,15 @@ def tenancy(values: Mapping[str, Any], platform: Sequence[str]) -> Object:
         "spec": {
             "scope": values["admission"]["scope"],
             "admission": values["admission"]["enforce"],
-            "platformNamespaces": list(platform),
+            "platformNamespaces": platform_namespaces(values),
             "tenantNamespaces": list(tenant_namespaces(values)),
         },
     }
+
+
+def platform_namespaces(values: Mapping[str, Any]) -> list[str]:
+    """Return the namespaces of the platform's own pods."""
+    return sorted({"kube-system", values["namespace"], *values["admission"]["platformNamespaces"]})
 
 
 def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
@@ -115,48 +132,99 @@ def _variable(name: str, value: Any) -> Object:
     return {"name": name, "expression": json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)}
 
 
-def _given(policy: Object, *variables: Object) -> Object:
-    return policy | {"variables": [*variables, *policy["variables"]]}
+def document(values: Mapping[str, Any]) -> Object:
+    """Return the document: the variables `lookups`, and of each policy its kind, the name of its CEL, and what is added.
+
+    `variables` come before those of the CEL, and those of `lookups` before them where it says so; `spec` replaces fields of
+    the CEL, `binding` is all of the binding's specification but the policy's name.
+    """
+    judges = values["pools"] and values["admission"]["enforce"] != "none"
+    return {
+        "lookups": list(_variables("lookups", lookups(values))) if judges else [],
+        "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values)},
+    }
 
 
-def policies(values: Mapping[str, Any]) -> dict[str, Object]:
-    """Return the specs of the policies on requests, other access to devices, exemptions, the default pool, by kind and name."""
-    specs = dict(_policies(values))
-    # The API server denies what it cannot match against a policy that fails, whatever the binding's actions are.
-    return {name: spec | {"failurePolicy": "Ignore"} for name, spec in specs.items()} if observes(values) else specs
+def policies(document: Mapping[str, Any]) -> dict[str, Object]:
+    """Return the policies' specs by kind and name, as the chart renders them of a document."""
+    found = {}
+    for name, entry in document["policies"].items():
+        text = _cel(entry["cel"])
+        before = [*(document["lookups"] if entry.get("lookups") else ()), *entry.get("variables", ())]
+        variables = {"variables": [*before, *text["variables"]]} if before else {}
+        found[f"{entry['kind']}AdmissionPolicy {name}"] = {**text, **variables, **entry.get("spec", {})}
+    return found
+
+
+def _cel(name: str) -> Object:
+    """Return a policy as written in the chart's folder `admission`."""
+    path = resources.chart() / "admission" / f"{name}.yaml"
+    return dict(source.read(path.read_bytes(), str(path), own=True).data)
 
 
 def _policies(values: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
-    wanted, looked_up = values["admission"], tuple(_variables("lookups", lookups(values)))
+    wanted, observing = values["admission"], observes(values)
+    told = ["Audit"] if wanted["enforce"] == "audit" else ["Warn", "Audit"]
+    actions = told if observing else [wanted["enforce"].capitalize()]
+    # The API server denies what it cannot match against a policy that fails, whatever the binding's actions are.
+    spec = {"spec": {"failurePolicy": "Ignore"}} if observing else {}
+    validating: Object = {"kind": "Validating", **spec, "binding": {"validationActions": actions, **_bound(values)}}
+    mutating: Object = {"kind": "Mutating", "binding": _bound(values)}
+    yield "gpushare-pods", validating | {"cel": "pods", "lookups": True}
     everywhere = wanted["scope"] == "cluster"
-    yield "ValidatingAdmissionPolicy gpushare-pods", _given(text("pods"), *looked_up)
-    yield "ValidatingAdmissionPolicy gpushare-devices", _devices(values, tenants=True, others=everywhere)
+    yield "gpushare-devices", validating | _devices(values, tenants=True, others=everywhere)
     if everywhere:
-        yield "ValidatingAdmissionPolicy gpushare-exemptions", text("exemptions")
+        binding = {"validationActions": told if observing else ["Deny"]}
+        yield "gpushare-exemptions", validating | {"cel": "exemptions", "binding": binding}
     else:
-        yield "ValidatingAdmissionPolicy gpushare-devices-elsewhere", _devices(values, tenants=False, others=True)
+        # Others have reached devices before us, and go on: network and storage agents, exporters, operators.
+        binding = {"validationActions": told, **_bound(values)}
+        yield "gpushare-devices-elsewhere", validating | _devices(values, tenants=False, others=True) | {"binding": binding}
     if wanted["mutate"]:
-        yield "MutatingAdmissionPolicy gpushare-default-pool", _given(text("default-pool"), *looked_up)
-    if "dra" in values:
-        yield from _of_dra(values, looked_up)
+        yield "gpushare-default-pool", mutating | {"cel": "default-pool", "lookups": True}
+    if "dra" in values:  # other clusters do not serve the kinds of these
+        for name in ("claims", "claiming-pods", "claim-users"):
+            yield f"gpushare-{name}", validating | {"cel": name, "lookups": True}
+        namespace = values["dra"]["driverNamespace"]
+        driver = f"system:serviceaccount:{namespace}:{_DRIVER}" if namespace else ""
+        yield "gpushare-slices", validating | {"cel": "slices", "variables": [_variable("driver", driver)]}
+        if wanted["mutate"]:
+            yield "gpushare-pool-of-claims", mutating | {"cel": "pool-of-claims"}
 
 
-def _of_dra(values: Mapping[str, Any], looked_up: tuple[Object, ...]) -> Iterator[tuple[str, Object]]:
-    namespace = values["dra"]["driverNamespace"]
-    driver = f"system:serviceaccount:{namespace}:{_DRIVER}" if namespace else ""
-    for name in ("claims", "claiming-pods", "claim-users"):
-        yield f"ValidatingAdmissionPolicy gpushare-{name}", _given(text(name), *looked_up)
-    yield "ValidatingAdmissionPolicy gpushare-slices", _given(text("slices"), _variable("driver", driver))
-    if values["admission"]["mutate"]:
-        yield "MutatingAdmissionPolicy gpushare-pool-of-claims", text("pool-of-claims")
+def _bound(values: Mapping[str, Any]) -> Object:
+    """Return every namespace but the platform's and those that administrators exempted: tenants cannot label a namespace."""
+    apart = [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": platform_namespaces(values)},
+        {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
+    ]
+    return {"matchResources": {"namespaceSelector": {"matchExpressions": apart}}}
 
 
 def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Object:
-    return _given(
-        text("devices"),
+    variables = [
         _variable("judgesTenants", tenants),
         _variable("judgesOthers", others),
         *_variables("tenants", dict.fromkeys(tenant_namespaces(values), "")),
         _variable("localhostProfiles", values["admission"]["localhostProfiles"]),
         _variable("runtimeClassNames", [values["runtimeClassName"]] if values["runtimeClassName"] else []),
-    )
+    ]
+    return {"cel": "devices", "variables": variables}
+
+
+def _fence(values: Mapping[str, Any]) -> Object:
+    """Return the policy on what the node runtime may write; it denies whatever the intent says of tenants."""
+    token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
+    variables = [
+        _variable("evicts", any(pool["evict"] for pool in values["pools"].values())),
+        _variable("observes", observes(values)),
+        _variable("platform", platform_namespaces(values)),
+        {"name": "amd", "expression": f"'{values.get('amd', {}).get('namespace', '')}'"},
+    ]
+    return {
+        "kind": "Validating",
+        "cel": "fence",
+        "variables": variables,
+        "spec": {"matchConditions": [{"name": "node-runtime", "expression": token}]},
+        "binding": {"validationActions": ["Deny"]},
+    }

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from gpushare import __version__
+from gpushare.bundle import admission
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.gitops import TOOLS
@@ -53,6 +54,31 @@ _OBJECT: Mapping[str, Any] = {
             },
         },
         "spec": {"type": "object"},
+    },
+}
+_ADMISSION: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["lookups", "policies"],
+    "properties": {
+        "lookups": {"type": "array"},
+        "policies": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["kind", "cel", "binding"],
+                "properties": {
+                    "kind": {"enum": ["Validating", "Mutating"]},
+                    "cel": {"enum": list(admission.CEL)},
+                    "lookups": {"type": "boolean"},
+                    "variables": {"type": "array"},
+                    "spec": {"type": "object"},
+                    "binding": {
+                        "type": "object",
+                        "properties": {"validationActions": {"type": "array", "items": {"type": "string"}}},
+                    },
+                },
+            },
+        },
     },
 }
 _NAMED: Mapping[str, Any] = {
@@ -163,6 +189,8 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
             return "pools.v1"
         case "gpushare.lock.yaml":
             return "lock.v1"
+        case admission.FILE:
+            return _ADMISSION
         case "chart/values.yaml":
             return chart_values()
         case "gpu-operator/values.yaml" | "device-plugin/values.yaml":

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from gpushare.bundle import lock
+from gpushare.bundle import admission, lock
 from gpushare.reading import source
 from gpushare_node.contract.struct import Struct
 
@@ -25,6 +25,9 @@ _MAX_PARSED = 16_384
 _VALUES = "chart/values.yaml"
 _CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.FILE)
 """Files that become ConfigMaps of ours, and files that only people and the compiler read."""
+
+_OF_VALUES = (admission.FILE, admission.TENANCY)
+"""Files that are made from the chart's values: where these differ, they say why."""
 
 _TEMPLATES = "chart/templates/"
 """Helm's templates: what looks like a comment there may contain actions, and is rendered."""
@@ -62,11 +65,14 @@ class FileDiff(Struct):
 
 def changes(old: Files, new: Files) -> tuple[FileDiff, ...]:
     """Return the files that differ, by path; none if and only if the bundles are equal except for comments."""
-    return tuple(change for path in sorted(old.keys() | new.keys()) if (change := _change(path, old.get(path), new.get(path))))
+    found = {
+        path: change for path in sorted(old.keys() | new.keys()) if (change := _change(path, old.get(path), new.get(path)))
+    }
+    return tuple(change for path, change in found.items() if not (_VALUES in found and path in _OF_VALUES))
 
 
 def _change(path: str, before: str | None, after: str | None) -> FileDiff | None:
-    is_configmap = path.startswith(_CONFIGMAPS)
+    is_configmap = path.startswith(_CONFIGMAPS) and path != admission.FILE
     if before is None or after is None:
         return FileDiff(path=path, kind=FileKind.ADDED if before is None else FileKind.REMOVED, is_configmap=is_configmap)
     if before == after or _differs_in_comments(path, before, after):

@@ -72,15 +72,13 @@ def objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
         )
 
 
-def policies(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Unlike]:
-    """Yield the policies on claims, slices and pods that use claims and their bindings that are missing or otherwise.
-
-    `chart` are the values of the bundle's chart.
-    """
-    if snapshot.dra is None or "dra" not in chart or not chart.get("pools") or chart["admission"]["enforce"] == "none":
+def policies(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
+    """Yield the policies on claims, slices and pods that use claims and their bindings that are missing or otherwise."""
+    if snapshot.dra is None:
         return
     actual = {(one.plural, one.name): one.spec for one in snapshot.dra.policies}
-    for name, spec in sorted(admission.policies(chart).items()):
+    document = parsed(admission.FILE, bundle[admission.FILE])
+    for name, spec in sorted(admission.policies(document).items()):
         kind, _, short = name.partition(" ")
         policy, binding = _PLURALS[kind]
         if short not in _POLICIES:
@@ -92,34 +90,14 @@ def policies(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Unlike]:
                 yield name, "the bundle's policy", f"other {join_first(unlike)}" if unlike else "missing"
         if snapshot.has_seen(binding):
             bound = actual.get((binding, short))
+            bundled = {"policyName": short, **document["policies"][short]["binding"]}
             actions = None if bound is None else [str(one) for one in bound.get("validationActions") or ()]
-            wanted = [] if kind.startswith("Mutating") else _actions(chart)
+            wanted = bundled.get("validationActions", [])
             if actions != wanted:
                 had = "missing" if actions is None else clean(join_words(actions)) or "no action"
                 yield f"{kind}Binding {short}", join_words(wanted) or "a binding", had
-            elif others := [
-                path for path, *_ in _unlike(_binding(chart, snapshot.namespace, short, wanted), _plain(bound), ())
-            ]:
+            elif others := [path for path, *_ in _unlike(bundled, _plain(bound), ())]:
                 yield f"{kind}Binding {short}", "the bundle's binding", f"other {join_first(others)}"
-
-
-def _actions(chart: Mapping[str, Any]) -> list[str]:
-    """Return what the chart's template `admission/claims.yaml` binds policies with."""
-    enforce = chart["admission"]["enforce"]
-    if admission.observes(chart):
-        return ["Audit"] if enforce == "audit" else ["Warn", "Audit"]
-    return [enforce.capitalize()]
-
-
-def _binding(chart: Mapping[str, Any], namespace: str, policy: str, actions: list[str]) -> dict[str, Any]:
-    """Return what the chart's template `admission/_policy.tpl` binds a policy by."""
-    platform = sorted({"kube-system", namespace, *chart["admission"]["platformNamespaces"]})
-    apart = [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": platform},
-        {"key": "gpushare.dev/admission", "operator": "NotIn", "values": ["exempt"]},
-    ]
-    found = {"policyName": policy, "matchResources": {"namespaceSelector": {"matchExpressions": apart}}}
-    return found | ({"validationActions": actions} if actions else {})
 
 
 def _compared(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Unlike]:

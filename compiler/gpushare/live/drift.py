@@ -11,6 +11,7 @@ from typing import Any
 
 from gpushare import backends
 from gpushare.backends import vgpu
+from gpushare.bundle import admission
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
@@ -90,7 +91,7 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     if snapshot.has_seen("daemonsets"):
         yield from _daemonsets(entries, snapshot)
     yield from _of_amd(bundle, snapshot)
-    for subject, want, had in (*dra_drift.objects(bundle, snapshot), *dra_drift.policies(chart, snapshot)):
+    for subject, want, had in (*dra_drift.objects(bundle, snapshot), *dra_drift.policies(bundle, snapshot)):
         yield _object(subject, want, had)
     if not snapshot.has_seen("configmaps"):
         return
@@ -103,9 +104,9 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     yield from _vgpu_configs(bundle, snapshot)
     config = snapshot.configs.get("gpushare-tenancy")
     actual = document(config.data.get("tenancy.json", "")) if config else None
-    spec = _tenancy(chart, snapshot.namespace)
-    if entries and actual != {"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec}:
-        unlike = _unlike(spec, actual.get("spec") if isinstance(actual, dict) else None)
+    wanted = document(bundle.get(admission.TENANCY, ""))
+    if wanted != actual and isinstance(wanted, dict):
+        unlike = _unlike(wanted.get("spec") or {}, actual.get("spec") if isinstance(actual, dict) else None)
         yield _object("ConfigMap gpushare-tenancy", "the bundle's namespaces", "missing" if config is None else unlike)
 
 
@@ -174,18 +175,6 @@ def _below(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[tu
             yield from _below(wanted[key], actual.get(key), (*path, key))
     elif wanted != actual:
         yield path, wanted, actual
-
-
-def _tenancy(chart: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    """Return what the chart's template config/tenancy.yaml renders."""
-    admission = chart.get("admission") or {}
-    owners = (pool.get("namespaces") or () for pool in (chart.get("pools") or {}).values())
-    return {
-        "scope": admission.get("scope"),
-        "admission": admission.get("enforce"),
-        "platformNamespaces": sorted({"kube-system", namespace, *(admission.get("platformNamespaces") or ())}),
-        "tenantNamespaces": sorted({*(admission.get("tenants") or ()), *(name for each in owners for name in each)}),
-    }
 
 
 def _unlike(wanted: Mapping[str, Any], actual: object) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare.bundle import lock
+from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
@@ -116,6 +116,9 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         has_dra=new_lock.has_dra,
     )
     yield _yaml("chart/values.yaml", chart_values)
+    yield _yaml(admission.FILE, admission.document(chart_values))
+    if plan.pools:
+        yield Artifact(path=admission.TENANCY, text=emit.canonical_json(admission.tenancy(chart_values)))
     yield from _generated(plan, new_lock, policies)
     if not observes:
         yield from _stack(plan, new_lock, upstream_values)

@@ -54,19 +54,13 @@ def check_sizes(artifacts: Iterable[Artifact], values: Callable[[], Mapping[str,
     maps, policies = dict(_config_maps(files)), dict[str, str]()
     if len(files.get(_VALUES, "")) >= _SMALL_VALUES:
         given = values()
-        maps[_TENANCY] = len(emit.canonical_json(admission.tenancy(given, ())))
-        policies = _admission_policies(given)
+        maps[_TENANCY] = len(emit.canonical_json(admission.tenancy(given)))
+        specs = admission.policies(admission.document(given))
+        policies = {name: emit.canonical_json(spec) for name, spec in specs.items()}
     objects = {f"ConfigMap {name}": size for name, size in maps.items()}
     objects |= {name: len(text) for name, text in policies.items()}
     too_large = (*_too_large_a_release(files), *_too_large_to_annotate(objects))
     return [*_too_much_data(maps), *_too_large_a_policy(policies), *too_large]
-
-
-def _admission_policies(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the specs of policies that look up pools and namespaces, as JSON. A warning one is as large as a denying one."""
-    if not values["pools"] or values["admission"]["enforce"] == "none":
-        return {}
-    return {name: emit.canonical_json(spec) for name, spec in admission.policies(values).items()}
 
 
 def _config_maps(files: Mapping[str, str]) -> Iterator[tuple[str, int]]:

@@ -35,7 +35,7 @@ def values(namespaces: int = 0) -> dict[str, Any]:
         "localhostProfiles": [],
         "mutate": True,
     }
-    return {"admission": admission, "pools": {}, "runtimeClassName": ""}
+    return {"admission": admission, "namespace": "gpu-system", "pools": {}, "runtimeClassName": ""}
 
 
 def test_a_small_bundle_has_no_findings() -> None:
@@ -74,7 +74,9 @@ def test_the_policies_that_name_namespaces_are_measured_as_etcd_has_them(
 ) -> None:
     given = values(namespaces)
     given["admission"]["enforce"] = enforce
-    given["pools"] = {"a": {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": [], "default": False}}
+    given["pools"] = {
+        "a": {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": [], "default": False, "evict": False}
+    }
     findings = check_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     told = {one.message.split(" takes ")[0]: one.severity for one in findings if one.code == "GS724"}
     names = ("gpushare-devices", "gpushare-devices-elsewhere")
@@ -85,7 +87,7 @@ def test_the_policies_that_name_namespaces_are_measured_as_etcd_has_them(
 @pytest.mark.parametrize(("pools", "expected"), [(1_900, []), (2_100, [Severity.ERROR, Severity.ERROR])])
 def test_a_namespace_of_more_pools_than_an_expression_holds_is_an_error(pools: int, expected: list[Severity]) -> None:
     given = values()
-    each = {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": ["a"], "default": False}
+    each = {"resources": ["nvidia.com/gpu"], "sharedResources": [], "namespaces": ["a"], "default": False, "evict": False}
     given["pools"] = {f"{number:048}": each for number in range(pools)}
     findings = check_sizes([Artifact(path="chart/values.yaml", text=json.dumps(given))], lambda: given)
     told = [one for one in findings if one.code == "GS724"]

@@ -66,24 +66,7 @@ The text of a file that compile adds; without it the chart is not a bundle's. Ta
 {{- end }}
 
 {{/*
-The namespaces of tenants, as JSON: one list for admission and enforcement. Keys of a dict, for uniq compares each with each. Takes
-the root.
-*/}}
-{{- define "gpushare.tenantNamespaces" -}}
-{{- $tenants := dict }}
-{{- range .Values.admission.tenants }}
-{{- $_ := set $tenants . "" }}
-{{- end }}
-{{- range .Values.pools }}
-{{- range .namespaces }}
-{{- $_ := set $tenants . "" }}
-{{- end }}
-{{- end }}
-{{- keys $tenants | sortAlpha | toJson -}}
-{{- end }}
-
-{{/*
-The namespaces of the platform's own pods, as JSON: one list for admission, enforcement and the metrics port. Takes the root.
+The namespaces of the platform's own pods, as JSON: for the metrics port. Takes the root.
 */}}
 {{- define "gpushare.platformNamespaces" -}}
 {{- concat (list "kube-system" .Release.Namespace) .Values.admission.platformNamespaces | uniq | sortAlpha | toJson -}}

@@ -120,8 +120,7 @@ AMD_BY_NAME = {
         "steps/amd_release.py": "how its chart is installed and removed",
         "steps/leaving.py": "what becomes of its nodes",
         "report/card_view.py": "the facts of its cards",
-        "report/comparison_verdict.py": "a change of its stack",
-        "report/comparison_words.py": "that in words",
+        "report/effect_words.py": "a change of its stack, in words",
     },
     "node-runtime/gpushare_node": {
         "backends/device_plugin.py": "who starts the pods of its device plugin again",

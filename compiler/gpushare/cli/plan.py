@@ -144,7 +144,7 @@ def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
 def _write(comparison: Comparison, style: str, documents: "tuple[Document, Document]", catalog: Catalog) -> None:
     """Write what changes."""
     if style == "json":
-        streams.product(emit.json_text(comparison_document.document(comparison)))
+        streams.product(emit.json_text(comparison_document.DOCUMENT.write(comparison)))
     elif style == "markdown":
         streams.product(comparison_markdown.page(comparison))
     elif style == "html":
@@ -177,7 +177,7 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
     if code is ExitCode.CHANGES and not exit_code:
         code = ExitCode.DONE
     if style == "json":
-        results = [one.made.result and comparison_document.document(one.made.result) for one in done]
+        results = [one.made.result and comparison_document.DOCUMENT.write(one.made.result) for one in done]
         streams.product(emit.json_text(fleet.document("FleetPlan", "plan", done, results, code)))
         return code
     streams.warn("".join(one.message for one in done))

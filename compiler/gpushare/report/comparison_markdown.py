@@ -7,7 +7,9 @@ from gpushare.compare.effects import Effect
 from gpushare.core.printable import visible
 from gpushare.report import comparison_words as words
 from gpushare.report.comparison_verdict import verdict
+from gpushare.report.effect_words import format_effect
 from gpushare.report.plan_view import known
+from gpushare.report.setting_words import format_file, format_setting
 
 _ARROW = "→"
 
@@ -23,8 +25,8 @@ def page(comparison: Comparison) -> str:
     lines += _listed("Who is affected", [_effect(one) for one in comparison.effects])
     lines += _listed("Out of service", [f"{code(one.pool)}: {words.format_outage(one)}" for one in comparison.outages])
     lines += _listed("In this order", list(words.format_order(comparison)))
-    settings = [line for one in comparison.files for line in words.format_file(one, _ARROW)]
-    settings += [f"intent  {words.format_setting(one, _ARROW)}" for one in comparison.intent]
+    settings = [line for one in comparison.files for line in format_file(one, _ARROW)]
+    settings += [f"intent  {format_setting(one, _ARROW)}" for one in comparison.intent]
     fence = "`" * max(3, 1 + max((_run(line) for line in settings), default=0))
     lines += ["<details><summary>Files and settings</summary>", "", fence, *settings, fence, "", "</details>"]
     return "\n".join(lines) + "\n"
@@ -97,7 +99,7 @@ def _quotas(comparison: Comparison) -> list[str]:
 
 def _effect(one: Effect) -> str:
     where = "" if one.pool is None else f"{code(one.pool)}: "
-    return where + code(words.format_effect(one, _ARROW))
+    return where + code(format_effect(one, _ARROW))
 
 
 def _listed(title: str, lines: list[str]) -> list[str]:

@@ -12,9 +12,11 @@ from gpushare.core.wording import pluralize
 from gpushare.report import comparison_words as words
 from gpushare.report import folding, html, pool_facts
 from gpushare.report.comparison_verdict import headline, verdict
+from gpushare.report.effect_words import format_effect
 from gpushare.report.html import section
 from gpushare.report.html_table import Grid, table
 from gpushare.report.plan_view import known, ranges
+from gpushare.report.setting_words import format_file, format_setting
 from gpushare.resolved.plan import DevicePlan
 from gpushare_node.contract.struct import replace
 
@@ -103,11 +105,11 @@ def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) ->
 
 
 def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    cluster = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool is None]
+    cluster = [format_effect(one, _ARROW) for one in comparison.effects if one.pool is None]
     yield section("cluster", "In the whole cluster", cluster, _MAX_LINES)
-    files = [line for one in comparison.files for line in words.format_file(one, _ARROW)]
+    files = [line for one in comparison.files for line in format_file(one, _ARROW)]
     yield section("files", "Files of the bundle", files, _MAX_LINES, is_folded=True)
-    settings = [words.format_setting(one, _ARROW) for one in comparison.intent]
+    settings = [format_setting(one, _ARROW) for one in comparison.intent]
     yield section("intent", "Settings of the intent", settings, _MAX_LINES, is_folded=True)
 
 
@@ -116,7 +118,7 @@ def _described(
 ) -> tuple[str, dict[str, Any]]:
     """Return what has to be equal for two pools to have one card, and what the card says."""
     outages = [words.format_outage(one) for one in comparison.outages if one.pool == pool.name]
-    effects = [words.format_effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
+    effects = [format_effect(one, _ARROW) for one in comparison.effects if one.pool == pool.name]
     before, after = ([] if entry is None else [_memory(entry, catalog)] for entry in _entries(pool, sides))
     memory = ", ".join(f"{name} {old} {_ARROW} {new}" for name, old, new in _memory_rows(before, after))
     lines = [words.format_disturbance(pool), *outages, *words.format_consequences(pool, _ARROW), *effects, memory]

@@ -3,67 +3,23 @@
 "Nothing changes for running pods." is shown only if no statement concerns running pods.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
 from gpushare.core.units import total
 from gpushare.core.wording import gib, join_first, join_words, pluralize
+from gpushare.report.effect_words import EFFECTS, Of
 
-_REFUSED = {
-    EffectKind.AMD_REINSTALLED: "new pods find none of AMD's GPUs",
-    EffectKind.RENAMED: "new pods may get devices of the former size",
-    EffectKind.REFUSED: "new pods may be refused",
-    EffectKind.ROUTED: "new pods that name no pool may be refused",
-    EffectKind.UNPLACED: "new pods that select a removed pool find no node",
-    EffectKind.INTERVAL: "new pods may wait for running ones to end",
-}
 UNCHANGED = "Nothing changes for running pods."
 _ABOVE = {"kill": "killed", "evict": "evicted", "warn": "reported", "none": "left alone"}
-_RUNNING = {
-    EffectKind.RELEASED: "Every node is released: running pods lose their GPUs, until the nodes are set up again.",
-    EffectKind.DRIVERLESS: "The driver is removed, nothing replaces it: nodes without a driver of their own lose their GPUs.",
-    EffectKind.REINSTALLED: "The installed release must be uninstalled first, which releases every node.",
-    EffectKind.DRIVER: "The driver restarts node by node: running pods with a GPU must end first.",
-    EffectKind.HANDED_OVER: "The former GitOps tool must be detached first: deleting its objects releases every node.",
-    EffectKind.ADOPTED: "The adoption changes, for every node.",
-    EffectKind.ENDED: "Running containers over their cap are killed from then on.",
-    EffectKind.VMS: "Nodes of virtual machines must be labelled by hand, when these are shut down.",
-    EffectKind.BACKEND: "Nodes change hands between device plugin and DRA driver: each is drained first.",
-    EffectKind.TAINTED: "While a node's GPUs are divided, every pod on it that does not tolerate AMD's taint ends.",
-}
-_LATER = {
-    EffectKind.ENFORCED: "Caps are enforced differently, for running containers too.",
-    EffectKind.SPARED: "Running containers over their cap are no longer killed.",
-    EffectKind.NOTICED: "Running containers without a cap are warned, and held to the new one after the notice.",
-    EffectKind.RAISED: "Running containers may use a raised cap at once.",
-    EffectKind.UPSTREAM: "NVIDIA's components restart on every node.",
-    EffectKind.AMD_UPSTREAM: "AMD's programs restart on their nodes.",
-    EffectKind.DRA_UPSTREAM: "The DRA driver restarts node by node.",
-}
-_NEW = {
-    EffectKind.CLASS_KEPT: "Device classes stay for the nodes that wait for their turn.",
-    EffectKind.CLASSES: "Device classes are edited in place, for new claims.",
-    EffectKind.INTERVAL: "New pods do not start on a GPU until the pods with its former interval have ended there.",
-    EffectKind.AMD_REINSTALLED: "Nodes with AMD's GPUs offer none until a device plugin runs there again.",
-    EffectKind.WITHDRAWN: "AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",
-    EffectKind.RENAMED: "Nodes that wait for their turn offer devices of the former size under names of the new kind.",
-    EffectKind.REFUSED: "New pods that were admitted before may be refused.",
-    EffectKind.UNPLACED: "New pods that select a removed pool find no node.",
-    EffectKind.ROUTED: "New pods that name no pool may be sent to other nodes.",
-    EffectKind.APPLIED: "Files that no GitOps tool syncs must be applied again.",
-    EffectKind.UNINSTALLED: "The release of a chart that the bundle no longer has must be uninstalled afterwards.",
-}
-
-
 _BEGINS = "Changes that nodes still hold back may begin"
 
 
 def headline(comparison: Comparison) -> str:
     """Return one sentence: which running pods are disturbed, and what is refused."""
     kinds = {one.kind for one in comparison.effects}
-    harms = {**_RUNNING, **{kind: _LATER[kind] for kind in (EffectKind.ENFORCED, EffectKind.NOTICED)}}
-    running = next((text for kind, text in harms.items() if kind in kinds), "")
+    running = next((said.verdict for kind, said in EFFECTS.items() if kind in kinds and _is_harm(kind)), "")
     disturbed = _counted(comparison)
     if disturbed and not comparison.disrupts_all:
         number = pluralize(disturbed, "running pod")
@@ -73,7 +29,7 @@ def headline(comparison: Comparison) -> str:
     if comparison.begun:
         running = "; ".join(filter(None, (running.rstrip("."), _BEGINS if not running else _BEGINS[0].lower() + _BEGINS[1:])))
     broken = sum(one.problem is not None for one in comparison.quotas)
-    refused = [text for kind, text in _REFUSED.items() if kind in kinds]
+    refused = [said.headline for kind, said in EFFECTS.items() if kind in kinds and said.headline]
     if broken:
         refused.append(f"{pluralize(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}")
     return f"{running.rstrip('.') or 'No running pod is disturbed'}; {join_words(refused) or 'no new pod is refused'}."
@@ -84,15 +40,23 @@ def verdict(comparison: Comparison) -> list[str]:
     if comparison.is_empty:
         return []
     kinds = {one.kind for one in comparison.effects}
-    running = [text for kind, text in _RUNNING.items() if kind in kinds]
+    running = _sentences(kinds, Of.RUNNING)
     running += list(_disturbed(comparison))
     running += list(_beginning(comparison))
     running += list(_mixed(comparison))
-    running += [text for kind, text in _LATER.items() if kind in kinds]
+    running += _sentences(kinds, Of.LATER)
     if comparison.changes_mig_strategy:
         running.append("The operator restarts the device plugin of every node at once.")
-    new = [*_caps(comparison), *(text for kind, text in _NEW.items() if kind in kinds), *_quotas(comparison)]
+    new = [*_caps(comparison), *_sentences(kinds, Of.NEW), *_quotas(comparison)]
     return [*running, *new, *_nodes(comparison), *([] if running else [UNCHANGED])]
+
+
+def _sentences(kinds: Collection[EffectKind], of: Of) -> list[str]:
+    return [said.verdict for kind, said in EFFECTS.items() if kind in kinds and said.of is of]
+
+
+def _is_harm(kind: EffectKind) -> bool:
+    return EFFECTS[kind].of is Of.RUNNING or kind in {EffectKind.ENFORCED, EffectKind.NOTICED}
 
 
 def _disturbed(comparison: Comparison) -> Iterator[str]:

@@ -9,6 +9,8 @@ from gpushare.core.wording import join_first
 from gpushare.report import comparison_words as words
 from gpushare.report import folding
 from gpushare.report.comparison_verdict import verdict
+from gpushare.report.effect_words import format_effect
+from gpushare.report.setting_words import format_file, format_setting
 from gpushare.report.terminal import BOLD, CYAN, GREEN, RED, YELLOW, Style, table, wrapped
 
 _SIGNS = {
@@ -34,11 +36,9 @@ def render(comparison: Comparison, style: Style) -> str:
     shown += _strategy(comparison, style) + _moves(comparison.moves, style)
     shown += _capacity(comparison, style) + _costs(comparison, style) + _quotas(comparison.quotas, style)
     shown += _section("ORDER", [f"{number}. {step}" for number, step in enumerate(words.format_order(comparison), 1)], style)
-    shown += _section(
-        "CLUSTER", [words.format_effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style
-    )
-    shown += _section("FILES", [line for one in comparison.files for line in words.format_file(one, _arrow(style))], style)
-    shown += _section("INTENT", [words.format_setting(one, _arrow(style)) for one in comparison.intent], style)
+    shown += _section("CLUSTER", [format_effect(one, _arrow(style)) for one in comparison.effects if one.pool is None], style)
+    shown += _section("FILES", [line for one in comparison.files for line in format_file(one, _arrow(style))], style)
+    shown += _section("INTENT", [format_setting(one, _arrow(style)) for one in comparison.intent], style)
     shown += _all_names([names for names, _ in groups if len(names) > _NAMED], style)
     summary = wrapped(words.format_summary(comparison), style)
     lead = "".join(wrapped(visible(one), style, indent=2) for one in verdict(comparison))
@@ -68,7 +68,7 @@ def _pools(comparison: Comparison, style: Style) -> Iterator[tuple[str, tuple[Ch
         lines = [words.format_disturbance(pool)]
         lines += [words.format_outage(outages[pool.name])] if pool.name in outages else []
         lines += words.format_consequences(pool, _arrow(style))
-        lines += [words.format_effect(one, _arrow(style)) for one in effects.get(pool.name, ())]
+        lines += [format_effect(one, _arrow(style)) for one in effects.get(pool.name, ())]
         text = "".join(wrapped(f"    {line}", style, indent=6) for line in lines if line)
         yield pool.name, (pool.change, words.format_change(pool), text)
 

@@ -10,7 +10,7 @@ from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import FileKind, SettingChange, changes
 from gpushare.compare.stack_effects import of_upstream
-from gpushare.report import comparison_words as words
+from gpushare.report import setting_words as words
 from gpushare.report.comparison_markdown import page
 from tests.compiler.compare.comparisons import comparison
 from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, compiled

@@ -8,7 +8,7 @@ import yaml
 
 from gpushare.compare.changes import Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
-from gpushare.report import comparison_words
+from gpushare.report import comparison_words, effect_words
 from gpushare.report.comparison_verdict import verdict
 from tests.compiler.compare.comparisons import comparison, compiled
 
@@ -142,7 +142,7 @@ def amd_alone(platform: dict[str, str] | None = None) -> dict[str, Any]:
 
 
 def words(told: Comparison, *kinds: EffectKind) -> list[str]:
-    return [comparison_words.format_effect(one, "->") for one in told.effects if one.kind in kinds]
+    return [effect_words.format_effect(one, "->") for one in told.effects if one.kind in kinds]
 
 
 WHOLE, PARTS = {"mode": "exclusive"}, {"mode": "partition", "compute": "CPX", "memory": "NPS1"}

@@ -7,7 +7,7 @@ import pytest
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.gitops_effects import of_gitops
 from gpushare.intent.gitops import TOOLS
-from gpushare.report import comparison_words
+from gpushare.report import effect_words
 from gpushare_node.contract.struct import replace
 
 
@@ -33,4 +33,4 @@ def app(tool: str, name: str) -> dict[str, str]:
 def test_another_tool_has_its_effects_in_words(new: dict[str, str], kind: EffectKind, words: str) -> None:
     found: list[Effect] = list(of_gitops(app("fleet", "a"), new, ()))
     assert [one.kind for one in found] == [kind]
-    assert words in comparison_words.format_effect(found[0], "->")
+    assert words in effect_words.format_effect(found[0], "->")

@@ -14,7 +14,14 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileKind, SettingChange
 from gpushare.reading import schema
 from gpushare.render import pools
-from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words
+from gpushare.report import (
+    comparison_document,
+    comparison_markdown,
+    comparison_view,
+    comparison_words,
+    effect_words,
+    setting_words,
+)
 from gpushare.report.comparison_verdict import UNCHANGED, headline, verdict
 from gpushare.report.terminal import Style
 from tests.compiler.render.compiled import compiled
@@ -53,7 +60,7 @@ def told(old: dict[str, Any], new: dict[str, Any], now: float | None = None) -> 
     before, after = (compiled(yaml.safe_dump(one).encode()) for one in (old, new))
     documents = pools.pools_document(before[0]), pools.pools_document(after[0])
     found = compare(*documents, lambda card: cards.load(card).mig, (before[1], after[1]), now)
-    assert schema.accepts(schema.load("plan.v1"), comparison_document.document(found))
+    assert schema.accepts(schema.load("plan.v1"), comparison_document.DOCUMENT.write(found))
     return found
 
 
@@ -101,7 +108,7 @@ def test_a_first_cap_with_a_notice_holds_for_running_containers_after_it() -> No
 
 
 def words(effect: Effect) -> str:
-    return comparison_words.format_effect(effect, "→")
+    return effect_words.format_effect(effect, "→")
 
 
 def test_old_and_new_caps_are_reported_together() -> None:
@@ -134,7 +141,7 @@ def test_outages_say_when_they_can_begin(rollout: str, now: str, text: str | Non
     found = told(old, new, datetime.fromisoformat(now).timestamp())
     said = comparison_words.format_outage(found.outages[0])
     assert text in said if text else "begins" not in said
-    (document,) = comparison_document.document(found)["outages"]
+    (document,) = comparison_document.DOCUMENT.write(found)["outages"]
     assert (document["paused"], document["opensAt"]) == ("paused" in rollout, opens_at)
 
 
@@ -169,7 +176,7 @@ def test_changes_that_nodes_hold_back_may_begin_when_the_rollout_allows_it(
     assert bool(said) == (UNCHANGED not in verdict(found)) == (when is not None)
     text = comparison_view.render(found, Style(columns=500)) + comparison_markdown.page(found)
     assert ("no pod disturbed" in text or "no node is touched" in text or "No GPU and no" in text) == (when is None)
-    assert (comparison_document.document(found)["podsDisturbed"] is None) == (when is not None)
+    assert (comparison_document.DOCUMENT.write(found)["podsDisturbed"] is None) == (when is not None)
     assert ("hold back may begin" in headline(found)) == (when is not None)
     if when is not None:
         assert f"changes that nodes still hold back may begin {when}; see gpushare status or plan --live" in text
@@ -222,9 +229,9 @@ def test_windows_are_shown_in_words_and_whole(days: str, duration: str, shown: s
     assert sorted(told_order) == sorted((first, policy))
     both = [side["spec"]["pools"]["nb"]["rollout"]["windows"] for side in (old, new)]
     setting = SettingChange(path=("windows",), kind=FileKind.CHANGED, before=both[0], after=both[1])
-    assert comparison_words.format_setting(setting, "→") == f"windows: {first} → {first}; {intent}"
-    assert comparison_words.format_value(both[1][1:]) == intent
-    whole = comparison_words.format_value({"onBusy": "evict", "windows": both[1]})
+    assert setting_words.format_setting(setting, "→") == f"windows: {first} → {first}; {intent}"
+    assert setting_words.format_value(both[1][1:]) == intent
+    whole = setting_words.format_value({"onBusy": "evict", "windows": both[1]})
     assert whole == f'{{"onBusy": "evict", "windows": "{first}; {intent}"}}'
 
 

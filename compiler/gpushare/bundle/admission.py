@@ -11,6 +11,7 @@ from typing import Any
 
 from gpushare.core import resources
 from gpushare.reading import source
+from gpushare_node.contract import tenancy as contract
 
 Object = dict[str, Any]
 
@@ -93,16 +94,13 @@ def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 def tenancy(values: Mapping[str, Any]) -> Object:
     """Return the Tenancy document for the node runtime, with the same lists of namespaces as the policies."""
-    return {
-        "apiVersion": "gpushare.dev/v1",
-        "kind": "Tenancy",
-        "spec": {
-            "scope": values["admission"]["scope"],
-            "admission": values["admission"]["enforce"],
-            "platformNamespaces": platform_namespaces(values),
-            "tenantNamespaces": list(tenant_namespaces(values)),
-        },
-    }
+    found = contract.Tenancy(
+        scope=contract.Scope(values["admission"]["scope"]),
+        admission=contract.AdmissionMode(values["admission"]["enforce"]),
+        platform_namespaces=frozenset(platform_namespaces(values)),
+        tenant_namespaces=frozenset(tenant_namespaces(values)),
+    )
+    return contract.document(found)
 
 
 def platform_namespaces(values: Mapping[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, workload, card, lock, pools, tenancy, or one of the
+    NAME is intent, workload, card, lock, pools, or one of the
     machine-readable outputs findings, offer, cards, plan, size,
     size-comparison, simulation, images, status, usage, advice, drift,
     live-plan, or fleet, fleet-result and fleet-plan of --fleet.

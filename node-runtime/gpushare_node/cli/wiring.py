@@ -30,8 +30,8 @@ from gpushare_node.cli.run import STDIN, Run
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, Vendor
 from gpushare_node.contract.struct import Struct, field, replace
+from gpushare_node.contract.tenancy import Tenancy
 from gpushare_node.core.clock import Clock
-from gpushare_node.core.tenancy import Tenancy
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
 from gpushare_node.membership import Selection

@@ -18,7 +18,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.contract.policy import Policy, Share
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.core.tenancy import AdmissionMode, Tenancy
+from gpushare_node.contract.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.claims import Allocations, Budget, KnownClaims, given_to, joint_budgets, shares_of
 from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit

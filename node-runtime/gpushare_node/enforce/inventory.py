@@ -13,7 +13,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.core.tenancy import UNKNOWN, Tenancy
+from gpushare_node.contract.tenancy import UNKNOWN, Tenancy
 from gpushare_node.enforce.claims import Allocations, KnownClaims, known_claims
 from gpushare_node.enforce.exemptions import FirstCaps, WallClock
 from gpushare_node.enforce.grants import (

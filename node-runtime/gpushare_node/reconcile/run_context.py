@@ -24,8 +24,8 @@ from gpushare_node.contract import policy as policies
 from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
+from gpushare_node.contract.tenancy import UNKNOWN
 from gpushare_node.core.clock import Clock, wall_seconds
-from gpushare_node.core.tenancy import UNKNOWN
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing, is_requested
 from gpushare_node.reconcile.usage import Blocker, Holder, find_holders

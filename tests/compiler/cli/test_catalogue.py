@@ -143,7 +143,6 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         "plan",
         "simulation",
         "size",
-        "tenancy",
         "usage",
         "workload",
     ],

@@ -11,7 +11,11 @@ PURE = {
 }
 """Modules, and packages with all their modules: what of ours they may import beside themselves."""
 WITHOUT_A_WORLD = {"collections", "collections.abc", "enum", "functools", "math", "operator", "re", "types", "typing"}
-PARSER = {"gpushare_node.contract.policy": {"yaml"}, "gpushare_node.contract.windows": {"datetime", "zoneinfo"}}
+PARSER = {
+    "gpushare_node.contract.policy": {"yaml"},
+    "gpushare_node.contract.tenancy": {"json"},
+    "gpushare_node.contract.windows": {"datetime", "zoneinfo"},
+}
 
 
 def is_in(module: str, rooms: tuple[str, ...]) -> bool:

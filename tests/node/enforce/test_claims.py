@@ -10,8 +10,8 @@ from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Claim, KubeletFiles
 from gpushare_node.backends.dra.claims import read_claims
+from gpushare_node.contract import tenancy
 from gpushare_node.contract.policy import Policy
-from gpushare_node.core import tenancy
 from gpushare_node.enforce.claims import joint_budgets, known_claims
 from gpushare_node.enforce.exemptions import WallClock
 from gpushare_node.enforce.grants import Granted, by_container, foreign_ids, grant, sandbox_grants, terms

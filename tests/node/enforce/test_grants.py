@@ -8,7 +8,7 @@ import pytest
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.backends.backend import Allocation
-from gpushare_node.core import tenancy
+from gpushare_node.contract import tenancy
 from gpushare_node.enforce.exemptions import WallClock
 from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Owner

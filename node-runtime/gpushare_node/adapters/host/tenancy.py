@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.contract.struct import replace
-from gpushare_node.core.tenancy import UNKNOWN, Tenancy, read
+from gpushare_node.contract.tenancy import UNKNOWN, Tenancy, read
 from gpushare_node.reporting.log import escape
 
 NAME = "tenancy.json"

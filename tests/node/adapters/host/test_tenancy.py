@@ -12,7 +12,7 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.cli.run import Run
 from gpushare_node.cli.wiring import tenancy_file
 from gpushare_node.contract.reasons import ConditionReason
-from gpushare_node.core.tenancy import AdmissionMode
+from gpushare_node.contract.tenancy import AdmissionMode
 from gpushare_node.reconcile.run_context import DrainEvictions
 from gpushare_node.reconcile.usage import Holder
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives, tenancy_text

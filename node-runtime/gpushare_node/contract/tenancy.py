@@ -1,11 +1,12 @@
-"""Tenancy: the tenant and platform namespaces of the whole cluster (kind Tenancy, version 1), and its reader.
+"""Tenancy: the tenant and platform namespaces of the whole cluster, and its format (kind Tenancy, version 1).
 
 One text for all pools, in JSON: it changes with every namespace that gets GPUs, without a restart of any pod, and may list
-thousands of namespaces. Owns the format on the node's side. Reads no files.
+thousands of namespaces. Reads no files.
 """
 
 import json
 from enum import StrEnum
+from typing import Any
 
 from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
@@ -58,6 +59,17 @@ class Tenancy(Struct):
 
 UNKNOWN = Tenancy()
 """The tenancy in force until one is read: without a mode in which admission refuses pods, no container is a stray."""
+
+
+def document(tenancy: Tenancy) -> dict[str, Any]:
+    """Return what `read` reads this tenancy from, with sorted lists."""
+    spec = {
+        "scope": tenancy.scope.value,
+        "admission": tenancy.admission.value,
+        "platformNamespaces": sorted(tenancy.platform_namespaces),
+        "tenantNamespaces": sorted(tenancy.tenant_namespaces),
+    }
+    return {"apiVersion": _ApiVersion.V1.value, "kind": _Kind.TENANCY.value, "spec": spec}
 
 
 def read(text: str) -> Tenancy:

@@ -39,7 +39,8 @@ def command(card: str | None, style: str) -> ExitCode:
     """
     known = {name: chosen(name) for name in (cards.ids() if card is None else (card,))}
     if style == "json":
-        streams.product(emit.json_text(card_facts.document(known, card)))
+        entries = {name: (one, None if card is None else card_view.layouts(one)) for name, one in known.items()}
+        streams.product(emit.json_text(card_facts.DOCUMENT.write(entries)))
         return ExitCode.DONE
     text_style = terminal.detect_style(sys.stdout)
     streams.page(

@@ -1,89 +1,139 @@
-"""The `Cards` document and the words for the features of a card. Pure: a Card in, plain data and text out."""
+"""The document of cards. Pure."""
 
-from typing import Any
+from collections.abc import Mapping
 
-from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, NvLink, PartitionMode, Vgpus
+from gpushare.catalog.cards import (
+    Card,
+    Geometry,
+    LayoutDriver,
+    MigProfile,
+    NvLink,
+    PartitionMode,
+    Placement,
+    VgpuRefusal,
+    Vgpus,
+    VgpuType,
+)
 from gpushare.intent.types import Layout
+from gpushare.report.document import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Document,
+    Member,
+    Shape,
+    array,
+    by_name,
+    fields,
+    optional,
+    record,
+    words,
+)
 
-
-def document(cards: dict[str, Card], layouts_of: str | None = None) -> dict[str, Any]:
-    """Return the `Cards` document (schemas/cards.v1.json); with `layouts_of`, that card's entry contains its layouts too."""
-    entries = {name: _entry(card) for name, card in cards.items()}
-    if layouts_of is not None:
-        entries[layouts_of]["layouts"] = [dict(layout) for layout in layouts(cards[layouts_of])]
-    return {"apiVersion": "gpushare.dev/v1", "kind": "Cards", "cards": entries}
-
-
-def layouts(card: Card) -> tuple[Layout, ...]:
-    """Return every layout of the card to which no instance can be added, those of plain profiles first."""
-    if card.mig is None:
-        return ()
-    special = {profile.name for profile in card.mig.profiles if profile.has_attributes}
-    return tuple(sorted(mig.maximal_layouts(card.mig), key=lambda layout: any(name in special for name, _ in layout)))
-
-
-def _entry(card: Card) -> dict[str, Any]:
-    return {
-        "vendor": card.vendor,
-        "name": card.name,
-        "product": card.product,
-        "architecture": card.architecture,
-        "chip": card.chip,
-        "computeCapability": None if card.compute_capability is None else ".".join(map(str, card.compute_capability)),
-        "memoryMiB": card.memory_mib,
-        "memoryGBNominal": card.memory_gb_nominal,
-        "pciDeviceIds": list(card.pci_device_ids),
-        "formFactor": card.form_factor,
-        "ecc": card.ecc,
-        "nvlink": None if card.nvlink is None else {NvLink.YES: True, NvLink.NO: False}.get(card.nvlink, card.nvlink.value),
-        "mps": {"supported": card.mps_supported, "maxReplicas": card.mps_max_replicas},
-        "migSupported": card.mig_supported,
-        "mig": None if card.mig is None else _geometry(card.mig),
-        "partitionModes": [_mode(mode) for mode in card.partition_modes],
-        "vgpu": None if card.vgpu is None else _vgpus(card.vgpu),
-        "note": card.note,
-        "unconfirmed": list(card.unconfirmed),
-    }
-
-
-def _mode(mode: PartitionMode) -> dict[str, Any]:
-    return {
-        "compute": mode.compute,
-        "memory": mode.memory,
-        "partitions": mode.partitions,
-        "memoryMiB": mode.memory_mib,
-        "computeUnits": mode.compute_units,
-        "unconfirmed": list(mode.unconfirmed),
-    }
-
-
-def _vgpus(vgpus: Vgpus) -> dict[str, Any]:
-    types = [{"name": one.name, "maxCount": one.max_count} for one in vgpus.types]
-    return {"types": types} if vgpus.refused is None else {"refused": vgpus.refused.value}
-
-
-def _geometry(geometry: Geometry) -> dict[str, Any]:
-    return {
-        "units": geometry.units,
-        "maxInstances": geometry.max_instances,
-        "minDriver": geometry.min_driver,
-        "layoutDrivers": [
-            {"profiles": list(needed.profiles), "minDriver": needed.min_driver} for needed in geometry.layout_drivers
-        ],
-        "profiles": [_profile(profile) for profile in geometry.profiles],
-        "unconfirmed": list(geometry.unconfirmed),
-    }
-
-
-def _profile(profile: MigProfile) -> dict[str, Any]:
-    return {
-        "name": profile.name,
-        "profileId": profile.profile_id,
-        "computeSlices": profile.compute_slices,
-        "memoryMiB": profile.memory_mib,
-        "maxCount": profile.max_count,
-        "placements": [{"start": place.start, "size": place.size} for place in profile.placements],
-        "sm": profile.sm,
-        "unconfirmed": list(profile.unconfirmed),
-    }
+_NVLINK: Shape[NvLink] = Shape(
+    schema={"enum": [True, False, NvLink.C2C.value]},
+    write=lambda nvlink: {NvLink.YES: True, NvLink.NO: False}.get(nvlink, nvlink.value),
+)
+_MPS: Shape[Card] = record(
+    "",
+    Member("supported", FLAG, lambda card: card.mps_supported),
+    Member("maxReplicas", COUNT, lambda card: card.mps_max_replicas, "At most so many replicas of one GPU."),
+)
+_MODE: Shape[PartitionMode] = record(
+    "",
+    *fields(PartitionMode, "compute", "memory"),
+    Member("partitions", COUNT, lambda mode: mode.partitions, "Of one GPU."),
+    Member("memoryMiB", optional(INTEGER), lambda mode: mode.memory_mib, "Of one partition."),
+    Member("computeUnits", optional(INTEGER), lambda mode: mode.compute_units, "Of one partition."),
+    *fields(PartitionMode, "unconfirmed"),
+)
+_VGPU_TYPE: Shape[VgpuType] = record(
+    "", *fields(VgpuType, "name"), Member("maxCount", COUNT, lambda one: one.max_count, "How many of them one GPU has.")
+)
+_VGPUS: Shape[Vgpus] = record(
+    "",
+    Member("types", array(_VGPU_TYPE), lambda vgpus: vgpus.types if vgpus.refused is None else None, is_rare=True),
+    Member("refused", words(VgpuRefusal), lambda vgpus: vgpus.refused, is_rare=True),
+)
+_PLACEMENT: Shape[Placement] = record("", *fields(Placement, "start", "size"))
+_PROFILE: Shape[MigProfile] = record(
+    "profile",
+    *fields(MigProfile, "name"),
+    Member(
+        "profileId",
+        optional(COUNT),
+        lambda profile: profile.profile_id,
+        "What creates an instance: the ID column of nvidia-smi mig -lgip.",
+    ),
+    *fields(MigProfile, computeSlices="compute_slices", memoryMiB="memory_mib", maxCount="max_count"),
+    Member("placements", array(_PLACEMENT), lambda profile: profile.placements),
+    *fields(MigProfile, "sm", "unconfirmed"),
+)
+_LAYOUT_DRIVER: Shape[LayoutDriver] = record("", *fields(LayoutDriver, "profiles", minDriver="min_driver"))
+_GEOMETRY: Shape[Geometry] = record(
+    "geometry",
+    Member("units", COUNT, lambda geometry: geometry.units, "Memory slices of the card's own grid."),
+    *fields(Geometry, maxInstances="max_instances", minDriver="min_driver"),
+    Member(
+        "layoutDrivers",
+        array(_LAYOUT_DRIVER),
+        lambda geometry: geometry.layout_drivers,
+        "Layouts that need a newer driver than minDriver: those with all of `profiles`.",
+    ),
+    Member("profiles", array(_PROFILE), lambda geometry: geometry.profiles),
+    *fields(Geometry, "unconfirmed"),
+)
+_CARD: Shape[tuple[Card, tuple[Layout, ...] | None]] = record(
+    "card",
+    Member("vendor", words(["nvidia", "amd"]), lambda one: one[0].vendor),
+    Member("name", TEXT, lambda one: one[0].name, "What NVML returns."),
+    Member("product", TEXT, lambda one: one[0].product, "Value of the label nvidia.com/gpu.product."),
+    Member("architecture", TEXT, lambda one: one[0].architecture),
+    Member("chip", optional(TEXT), lambda one: one[0].chip),
+    Member(
+        "computeCapability",
+        optional(TEXT),
+        lambda one: None if one[0].compute_capability is None else ".".join(map(str, one[0].compute_capability)),
+    ),
+    Member("memoryMiB", optional(COUNT), lambda one: one[0].memory_mib, "Smallest total seen."),
+    Member("memoryGBNominal", optional(NUMBER), lambda one: one[0].memory_gb_nominal),
+    Member("pciDeviceIds", array(TEXT), lambda one: one[0].pci_device_ids),
+    Member("formFactor", optional(TEXT), lambda one: one[0].form_factor),
+    Member("ecc", optional(FLAG), lambda one: one[0].ecc),
+    Member("nvlink", optional(_NVLINK), lambda one: one[0].nvlink),
+    Member("mps", _MPS, lambda one: one[0]),
+    Member("migSupported", optional(FLAG), lambda one: one[0].mig_supported),
+    Member("mig", optional(_GEOMETRY), lambda one: one[0].mig),
+    Member(
+        "partitionModes",
+        array(_MODE),
+        lambda one: one[0].partition_modes,
+        "The pairs of compute mode and memory mode of AMD's cards.",
+    ),
+    Member(
+        "vgpu",
+        optional(_VGPUS),
+        lambda one: one[0].vgpu,
+        "Its vGPU types, or why NVIDIA's vGPU device manager does not serve it; null if no source knows.",
+    ),
+    Member("note", TEXT, lambda one: one[0].note),
+    Member("unconfirmed", array(TEXT), lambda one: one[0].unconfirmed),
+    Member(
+        "layouts",
+        array(by_name(COUNT)),
+        lambda one: None if one[1] is None else [dict(layout) for layout in one[1]],
+        "Every layout (profile: count) to which no instance can be added, those of plain profiles first. Only for `cards "
+        "CARD`.",
+        is_rare=True,
+    ),
+)
+DOCUMENT: Document[Mapping[str, tuple[Card, tuple[Layout, ...] | None]]] = Document(
+    name="cards",
+    kind="Cards",
+    text="The card catalogue: `gpushare cards --format json`, or one card of it with its layouts. null: not known. "
+    "`unconfirmed` names the facts that no source confirms.",
+    members=(Member("cards", by_name(_CARD), lambda cards: cards),),
+)
+"""By id each card, and its layouts if they are wanted."""

@@ -7,7 +7,7 @@ from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode, Vg
 from gpushare.core.printable import visible
 from gpushare.core.wording import layout_text, mib, pluralize
 from gpushare.intent.types import Layout
-from gpushare.report import card_facts, memory_map
+from gpushare.report import memory_map
 from gpushare.report.terminal import BOLD, Style, table, wrapped
 from gpushare_node.contract.struct import replace
 
@@ -160,8 +160,16 @@ def _profile_row(profile: MigProfile) -> tuple[str, ...]:
     )
 
 
+def layouts(card: Card) -> tuple[Layout, ...]:
+    """Return every layout of the card to which no instance can be added, those of plain profiles first."""
+    if card.mig is None:
+        return ()
+    special = {profile.name for profile in card.mig.profiles if profile.has_attributes}
+    return tuple(sorted(mig.maximal_layouts(card.mig), key=lambda layout: any(name in special for name, _ in layout)))
+
+
 def _layouts(card: Card, geometry: Geometry, style: Style) -> str:
-    found = card_facts.layouts(card)
+    found = layouts(card)
     shown = f"{pluralize(len(found), 'maximal layout')}; any subset is valid too\n"
     return shown + "".join(_layout(number, layout, geometry, style) for number, layout in enumerate(found, 1))
 

@@ -38,9 +38,7 @@ def test_check_imports_no_more_than_compile(imported: dict[str, set[str]]) -> No
 
 
 def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, set[str]]) -> None:
-    drawing = {
-        f"gpushare.report.{name}" for name in ("plan_view", "memory_map", "card_view", "terminal", "card_facts", "folding")
-    }
+    drawing = {f"gpushare.report.{name}" for name in ("plan_view", "memory_map", "card_view", "terminal", "folding")}
     money = {"gpushare.cli.option_files", "gpushare.resolved.costs"}
     others = {"gpushare.report", "gpushare.cli.show", "gpushare.render.offer", "gpushare.resolved.claim_plan", "unicodedata"}
     assert imported["show"] - imported["compile"] <= drawing | money | others

@@ -80,6 +80,7 @@ AMD_BY_NAME = {
     "compiler/gpushare": {
         "backends/__init__.py": "which back end a card has",
         "backends/amd_device_plugin.py": "AMD's device plugin",
+        "bundle/admission.py": "the namespace of its programs",
         "bundle/lock.py": "its stack, while nodes have labels of it",
         "catalog/amd_charts.py": "its charts",
         "catalog/card_search.py": "cards that spec.cards cannot describe",

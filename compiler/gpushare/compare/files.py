@@ -23,7 +23,7 @@ _MAX_PARSED = 16_384
 """Documents that are kept: those of both sides."""
 
 _VALUES = "chart/values.yaml"
-_CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.FILE)
+_CONFIGMAPS = ("chart/files/", "nodes/", "README.md", lock.INTENT, lock.FILE)
 """Files that become ConfigMaps of ours, and files that only people and the compiler read."""
 
 _OF_VALUES = (admission.FILE, admission.TENANCY)

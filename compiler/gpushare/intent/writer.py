@@ -129,7 +129,7 @@ def _without(fields: Document, defaults: Mapping[str, Any] = _EMPTY) -> Document
 
 
 def _section(write: Any, section: Struct) -> Document:
-    """Return the fields in which a section differs from one that nobody wrote."""
+    """Return the fields in which a section differs from one that is absent."""
     return _without(write(section), write(type(section)()))
 
 

@@ -19,6 +19,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from tests.compiler.golden.update import compiled, examples
+from tests.compiler.render.compiled import side
 from tests.contract import amd_validators as amd
 from tests.contract import upstream_validators as upstream
 from tests.contract.upstream_validators import Hardware
@@ -134,8 +135,8 @@ def plugin_environments(files: Files, stack: str) -> list[str]:
 
 
 def check_nodes(files: Files) -> None:
-    """Each pool's node, as plugin and partitioner make it, offers what its policy and nodes/pools.yaml promise."""
-    profiles, pools = below(files, "chart/files/profiles/"), upstream.read(files["nodes/pools.yaml"])["pools"]
+    """Each pool's node, as plugin and partitioner make it, offers what its policy promises."""
+    profiles, pools = below(files, "chart/files/profiles/"), side(dict(files)).pools
     for name, policy in below(files, "chart/files/policies/").items():
         if policy["spec"].get("vendor") == "amd":
             check_amd(files, name, policy["spec"])
@@ -147,8 +148,8 @@ def check_nodes(files: Files) -> None:
         capability = compute_capability(spec["card"]["id"])
         for strategy in plugin_environments(files, spec["stack"]):
             assert upstream.advertised(profiles[spec["profile"]], node, strategy, capability) == spec["resources"], name
-        assert {key: one["perNode"] for key, one in pools[name]["resources"].items()} == spec["resources"]
-        assert pools[name]["labels"]["nvidia.com/device-plugin.config"] == [f"{spec['profile']}-a", f"{spec['profile']}-b"]
+        assert pools[name].resources == spec["resources"]
+        assert pools[name].labels["nvidia.com/device-plugin.config"] == [f"{spec['profile']}-a", f"{spec['profile']}-b"]
         assert spec["mode"] == spec["profile"].rpartition("-")[0]
         assert spec["mode"] == "mig" or not any(node)
         check_shares(spec, node)
@@ -212,8 +213,8 @@ def check_configs(files: Files) -> None:
     """Everything that upstream reads, former generations included."""
     for key, config in below(files, "chart/files/profiles/").items():
         upstream.check_plugin_config(config)
-        for side in "ab":
-            upstream.check_key(f"{key}-{side}")
+        for half in "ab":
+            upstream.check_key(f"{key}-{half}")
     if "chart/files/mig-parted/config.yaml" in files:
         upstream.check_mig_parted(upstream.read(files["chart/files/mig-parted/config.yaml"]))
 

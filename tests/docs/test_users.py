@@ -9,6 +9,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.render.offer import offer
 from tests.docs.test_modes import SECTIONS, intent
 from tests.support.paths import ROOT
 
@@ -20,8 +21,8 @@ KINDS = ["Pod", "ResourceFlavor", "ClusterQueue", "LocalQueue", "Job", None, "In
 def pool() -> tuple[str, str, int]:
     """The name, the resource and the number of shares of the pool that the page uses."""
     compilation = pipeline.compile_intent(intent(SECTIONS["Time-slicing"]).encode(), "intent.yaml", lock.EMPTY)
-    text = next(one.text for one in compilation.artifacts if one.path == "nodes/pools.yaml")
-    [(name, fields_of_pool)] = yaml.safe_load(text)["pools"].items()
+    assert compilation.plan is not None
+    [(name, fields_of_pool)] = offer(compilation.plan)["pools"].items()
     [(resource, count)] = fields_of_pool["resources"].items()
     assert f"{fields_of_pool['devices'][0]['capMiB']} MiB" in PAGE
     return name, resource, count["total"]

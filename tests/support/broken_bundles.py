@@ -48,7 +48,7 @@ def broken(example: str, rng: Random) -> dict[str, bytes]:
     """The bundle with one fault in one of its files."""
     found = files(example)
     names = [name for name in found if name.endswith(".yaml") and "/templates/" not in name]
-    name = rng.choice(["nodes/pools.yaml", "chart/values.yaml", *names, *names])
+    name = rng.choice(["intent.yaml", "chart/values.yaml", *names, *names])
     fault = rng.choice((_odd_value, _odd_value, _odd_value, _cut, _without_lines, _conflict, _flipped, _later_field))
     found[name] = fault(found[name], rng)
     return found

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from gpushare import __version__
-from gpushare.bundle import admission
+from gpushare.bundle import admission, lock
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.intent.gitops import TOOLS
@@ -21,14 +21,12 @@ from gpushare_node.contract import policy
 from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.contract.struct import replace
 
-POOLS = "nodes/pools.yaml"
 POLICY = "NodePolicy"
 """In the place of a schema: the contract reads the document."""
 _CODE = "GS794"
 _AGAIN = "restore the file from version control, or compile the bundle again"
 _CONFLICT = r"(?m)^(?:<{7}|\|{7}|={7}|>{7})(?: .*)?$"
 _WRITTEN_BY = r"""(?m)^gpushare: ["']?([^"'\s]+)["']?\s*$"""
-_LOCK = "gpushare.lock.yaml"
 
 _ANY: Mapping[str, Any] = {"type": "object"}
 _UPSTREAM: Mapping[str, Any] = {
@@ -93,7 +91,7 @@ def findings(files: Mapping[str, bytes], folder: str) -> Iterator[tuple[Finding,
 
     `files` maps paths in the bundle to contents, `folder` is the bundle's name in findings.
     """
-    later = _later(files.get(_LOCK, b""))
+    later = _later(files.get(lock.FILE, b""))
     for path in sorted(files):
         found = _finding(path, files[path], later)
         if found is not None:
@@ -123,13 +121,13 @@ def _finding(path: str, data: bytes, later: str) -> tuple[Finding, Source] | Non
 
 
 def violation(data: object, wanted: str | Mapping[str, Any]) -> Finding | None:
-    """Return the first violation of a schema, with its path in the document. Also what no schema states of nodes/pools.yaml."""
+    """Return the first violation of a schema, with its path in the document."""
     if wanted == POLICY:
         return _refusal(data)
     loaded = schema.load(wanted) if isinstance(wanted, str) else wanted
     if not schema.accepts(loaded, data):
         return schema.violations(data, loaded, ())[0]
-    return next(_beyond_the_node(data), None) if wanted == "pools.v1" else None
+    return None
 
 
 def _refusal(data: object) -> Finding | None:
@@ -140,15 +138,6 @@ def _refusal(data: object) -> Finding | None:
         path = tuple(step for step in error.steps if isinstance(step, str | int))
         return Finding(code=_CODE, message=str(error), path=path)
     return None
-
-
-def _beyond_the_node(document: Any) -> Iterator[Finding]:
-    """Yield devices of a GPU that the pool's nodes do not have."""
-    for name, pool in document["pools"].items():
-        for index, device in enumerate(pool["devices"]):
-            if device["gpu"] >= pool["gpusPerNode"]:
-                message = f"a device of GPU {device['gpu']}, but the nodes have {pool['gpusPerNode']}"
-                yield Finding(code=_CODE, message=message, path=("pools", name, "devices", index, "gpu"))
 
 
 def _broken(path: str, first: Finding, later: str) -> Finding:
@@ -164,9 +153,9 @@ def _broken(path: str, first: Finding, later: str) -> Finding:
     )
 
 
-def _later(lock: bytes) -> str:
+def _later(written: bytes) -> str:
     """Return the hint for a bundle that another release of gpushare wrote; empty if this one did, or none is named."""
-    found = re.search(_WRITTEN_BY, lock.decode(errors="replace"))
+    found = re.search(_WRITTEN_BY, written.decode(errors="replace"))
     if found is None or found[1] == __version__:
         return ""
     return f"gpushare {found[1][:40]} wrote the bundle and this is {__version__}: use that release, or compile the bundle again"
@@ -185,9 +174,9 @@ def _schema(path: str) -> str | Mapping[str, Any] | None:
     if not path.endswith(".yaml") or path.startswith(("chart/templates/", "chart/admission/")):
         return None
     match path:
-        case "nodes/pools.yaml":
-            return "pools.v1"
-        case "gpushare.lock.yaml":
+        case lock.INTENT:
+            return "intent.v1"
+        case lock.FILE:
             return "lock.v1"
         case admission.FILE:
             return _ADMISSION

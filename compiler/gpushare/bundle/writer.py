@@ -68,7 +68,7 @@ def read_lock(directory: Path) -> Lock | Finding:
 
 def is_lost(directory: Path) -> bool:
     """Whether the folder contains a bundle without a lock."""
-    return not (directory / lock.FILE).exists() and (directory / "nodes" / "pools.yaml").is_file()
+    return not (directory / lock.FILE).exists() and (directory / "chart" / "values.yaml").is_file()
 
 
 _NEEDED = "it says what the bundle consists of"

@@ -48,7 +48,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
         dra=dra_drift.concerns(side.files),
     )
     snapshot = read(cluster, scope)
-    found = drift.differences(side.files, side.document, snapshot)
+    found = drift.differences(side.files, side.side, snapshot)
     streams.report(report.report(found, snapshot.unseen), style)
     if style == "text":
         warn_unread(snapshot.unseen)

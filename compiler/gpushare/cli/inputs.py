@@ -12,16 +12,19 @@ from gpushare.bundle import lock, reader, renamed, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
+from gpushare.catalog.cards import Card
 from gpushare.cli import options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
+from gpushare.compare import sides
+from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, nearest
 from gpushare.intent import gitops
+from gpushare.intent import reader as intent_reader
 from gpushare.pipeline import Compilation
 from gpushare.reading import source
 from gpushare.reading.source import Source
-from gpushare.render import pools
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
@@ -29,7 +32,7 @@ from gpushare_node.contract.struct import NOTHING, Struct, replace
 class LoadedIntent(Struct):
     """What was read: findings with the text that they refer to, and the compilation if the lock could be read.
 
-    `document` and `files` are the input of a comparison: the pools, as in `nodes/pools.yaml`, and the bundle's texts.
+    `made` and `files` are the input of a comparison, `cards` those that a bundle's intent defines itself.
     `texts` are the files of a bundle that findings refer to: with one of them the bundle cannot be read.
     """
 
@@ -38,7 +41,8 @@ class LoadedIntent(Struct):
     findings: tuple[Finding, ...] = ()
     accepted: tuple[Accepted, ...] = ()
     compilation: Compilation | None = None
-    document: Mapping[str, Any] = NOTHING
+    made: Side | None = None
+    cards: Mapping[str, Card] = NOTHING
     files: Mapping[str, str] = NOTHING
     texts: Mapping[str, Source] = NOTHING
 
@@ -48,6 +52,13 @@ class LoadedIntent(Struct):
         if self.compilation is None or self.compilation.plan is None:
             raise RuntimeError("an intent with errors has no plan")
         return self.compilation.plan
+
+    @property
+    def side(self) -> Side:
+        """The side of an intent or bundle without errors. Raises RuntimeError for one with errors: a bug of the caller."""
+        if self.made is None:
+            raise RuntimeError("what has errors is no side of a comparison")
+        return self.made
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -143,7 +154,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     read = compiled(name, bundle_of(name), other.previous_lock if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
-    return replace(read, document=pools.pools_document(read.plan), files={file.path: file.text for file in read.artifacts})
+    return replace(read, made=sides.of_plan(read.plan), files={file.path: file.text for file in read.artifacts})
 
 
 def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
@@ -163,19 +174,43 @@ def _bundle(directory: Path) -> LoadedIntent:
         broken = _broken(previous_lock)
         return replace(broken, texts={previous_lock.file: broken.text})
     no_text = source.read(b"", str(directory))  # a bundle has no text that findings could refer to
-    files = read_files(directory, dict.fromkeys((reader.POOLS, *previous_lock.files, lock.FILE)))
-    if reader.POOLS not in files:
+    files = read_files(directory, dict.fromkeys((lock.INTENT, *previous_lock.files, lock.FILE)))
+    if lock.INTENT not in files:
         hint = "name an intent file or what `gpushare compile` wrote"
-        raise CouldNotRunError(f"{directory} is not a bundle: it has no {reader.POOLS}", hint)
+        raise CouldNotRunError(f"{directory} is not a bundle: it has no {lock.INTENT}", hint)
     wrong = list(reader.findings(files, str(directory)))
-    if wrong:
+    text = replace(source.read(files[lock.INTENT], lock.INTENT), file=f"{directory}/{lock.INTENT}")
+    texts_of_files = {} if wrong else {path: data.decode() for path, data in files.items()}
+    made = None if wrong else _side(text, texts_of_files)
+    if isinstance(made, Finding):
+        wrong = [(text.locate(made), text)]
+    if made is None or isinstance(made, Finding):
         texts = {finding.file: text for finding, text in wrong}
         return LoadedIntent(
             previous_lock=previous_lock, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts
         )
-    texts_of_files = {path: data.decode() for path, data in files.items()}
-    document = source.read(files[reader.POOLS], reader.POOLS, own=True).data
-    return LoadedIntent(previous_lock=previous_lock, text=no_text, document=document, files=texts_of_files)
+    edited = lock.edited(previous_lock, files[lock.INTENT], text.file)
+    side, own = made
+    return LoadedIntent(
+        previous_lock=previous_lock,
+        text=no_text,
+        findings=() if edited is None else (edited,),
+        made=side,
+        cards=own,
+        files=texts_of_files,
+    )
+
+
+def _side(intent: Source, files: Mapping[str, str]) -> tuple[Side, dict[str, Card]] | Finding:
+    """Return the side of a bundle, and the cards that its intent defines; or what is wrong with these."""
+    built = intent_reader.build(intent.data)
+    wrong = cards.check(built.cards)
+    if wrong:
+        return wrong[0]
+    own = {name: cards.build(name, document) for name, document in built.cards.items()}
+    catalog = cards.Catalog(own=own)
+    found = sides.of_bundle(files, intent_reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools)), catalog)
+    return found if isinstance(found, Finding) else (found, own)
 
 
 def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:
@@ -191,11 +226,12 @@ def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def catalog_of(*sides: LoadedIntent) -> cards.Catalog:
+def catalog_of(*read: LoadedIntent) -> cards.Catalog:
     """Return the catalogue with the intents' own cards."""
-    plans = [each.compilation.plan for each in sides if each.compilation is not None]
+    plans = [each.compilation.plan for each in read if each.compilation is not None]
     made = [plan for plan in plans if plan is not None]
-    own = {pool.card.id: pool.card for plan in made for pool in plan.pools}
+    own = {name: card for each in read for name, card in each.cards.items()}
+    own |= {pool.card.id: pool.card for plan in made for pool in plan.pools}
     return cards.Catalog(own=own | {pool.card.id: pool.card for plan in made for pool in plan.vm_pools})
 
 

@@ -34,7 +34,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
     if not snapshot.has_seen("nodes"):
         warn_unread(snapshot.unseen)
         raise CouldNotRunError("the nodes cannot be read, so their changes are unknown", "`gpushare rbac` prints the rights")
-    found = disturbance.assess(side.files, side.document, snapshot, inputs.catalog_of(side).geometry)
+    found = disturbance.assess(side.files, side.side, snapshot, inputs.catalog_of(side).geometry)
     if style == "json":
         streams.product(emit.json_text(document(found)))
     else:

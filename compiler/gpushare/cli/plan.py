@@ -3,7 +3,6 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,14 +14,11 @@ from gpushare.cli.exits import ExitCode
 from gpushare.compare import compare, pool_filter
 from gpushare.compare.changes import Comparison
 from gpushare.compare.files import settings
+from gpushare.compare.sides import Side
 from gpushare.core import emit
-from gpushare.core.prices import show
 from gpushare.core.wording import pluralize
 from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words, terminal
 from gpushare_node.contract.struct import replace
-
-if TYPE_CHECKING:
-    from gpushare.report.comparison_page import Document
 
 
 @click.command(cls=options.Command)
@@ -108,31 +104,31 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     old, new = sides
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
-    comparison, documents, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
+    comparison, compared, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
     if pools:
         comparison = _only(comparison, pools)
-    _write(comparison, style, documents, catalog)
+    _write(comparison, style, compared, catalog)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 
 def _compared(
     old: str, new: str, overlays: tuple[str, ...], *, strict: bool, prices: str | None = None
-) -> "tuple[Comparison, tuple[Document, Document], Catalog]":
-    """Return what changes from one side to the other, the documents of both, and the cards. Raises FindingsError for errors."""
+) -> tuple[Comparison, tuple[Side, Side], Catalog]:
+    """Return what changes from one side to the other, both sides, and the cards. Raises FindingsError for errors."""
     before = inputs.load_side(old)
     after = inputs.load_side(new, before, overlays)
     inputs.refuse_errors(before, after, strict=strict)
     bundles = before.files, after.files
-    documents, catalog = (before.document, after.document), inputs.catalog_of(before, after)
+    sides, catalog = (before.side, after.side), inputs.catalog_of(before, after)
     if prices:
-        named = {name for document in documents for name in (*document["pools"], *document.get("vmPools", ()))}
-        given = {name: show(price) for name, price in option_files.read_prices(prices, named, catalog).items()}
-        documents = ({**documents[0], "prices": given}, {**documents[1], "prices": given})
-    with streams.Progress(f"comparing {pluralize(len(after.document['pools']), 'pool')}"):
-        comparison = compare(*documents, catalog.geometry, bundles, time.time())
+        named = {name for side in sides for name in (*side.pools, *side.vm_pools)}
+        given = option_files.read_prices(prices, named, catalog)
+        sides = (replace(sides[0], prices=given), replace(sides[1], prices=given))
+    with streams.Progress(f"comparing {pluralize(len(after.side.pools), 'pool')}"):
+        comparison = compare(*sides, catalog.geometry, bundles, time.time())
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
-    return comparison, documents, catalog
+    return comparison, sides, catalog
 
 
 def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
@@ -141,7 +137,7 @@ def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
     return pool_filter.only(comparison, pools)
 
 
-def _write(comparison: Comparison, style: str, documents: "tuple[Document, Document]", catalog: Catalog) -> None:
+def _write(comparison: Comparison, style: str, sides: tuple[Side, Side], catalog: Catalog) -> None:
     """Write what changes."""
     if style == "json":
         streams.product(emit.json_text(comparison_document.DOCUMENT.write(comparison)))
@@ -150,7 +146,7 @@ def _write(comparison: Comparison, style: str, documents: "tuple[Document, Docum
     elif style == "html":
         from gpushare.report import comparison_page  # noqa: PLC0415 - as above
 
-        streams.product(comparison_page.page(comparison, documents, catalog, streams.time_of_output()))
+        streams.product(comparison_page.page(comparison, sides, catalog, streams.time_of_output()))
     else:
         streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))
 
@@ -163,7 +159,7 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
 
     def make(cluster: fleet.Cluster) -> fleet.Made:
         directory = Path(cluster.output)
-        if not (directory / lock.FILE).is_file() and not (directory / "nodes").is_dir():
+        if not (directory / lock.FILE).is_file() and not (directory / "chart").is_dir():
             inputs.refuse_errors(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), strict=strict)
             return fleet.Made(code=ExitCode.DONE, outcome="new", text="")
         comparison, _, _ = _compared(cluster.output, cluster.intent, cluster.overlays, strict=strict)

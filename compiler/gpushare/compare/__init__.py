@@ -1,43 +1,45 @@
 """Comparing two plans: what a change does to capacity, nodes, GPUs, running pods and quotas. Pure; exact where possible.
 
-Works on `nodes/pools.yaml` documents, so that a committed bundle can be compared without its intent. The MIG solver decides
-what stays on a GPU, as in the node runtime. Numbers of disturbed pods are upper bounds: every share that a change removes
+A side is an intent with the policies of its pools, of a committed bundle or as it would be. The MIG solver decides what stays
+on a GPU, as in the node runtime. Numbers of disturbed pods are upper bounds: every share that a change removes
 may be in use. Pods on nodes that no former pool had are not counted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes, snapshots
+from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
 from gpushare.compare.dra_effects import of_backends
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.outages import begins, outage, tainted
+from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core.units import total
+from gpushare.resolved.vm_pool import VmPool
 from gpushare_node.contract.struct import replace
 
 __all__ = ["compare"]
 
 
 def compare(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    old: Side,
+    new: Side,
     geometry_of: GeometryOf,
     texts: tuple[Files, Files] = ({}, {}),
     now: float | None = None,
 ) -> Comparison:
-    """Return what happens if `new` replaces `old`, both `nodes/pools.yaml` documents; `texts` are all files of both bundles.
+    """Return what happens if `new` replaces `old`, `texts` are all files of both bundles.
 
     `now`, in seconds since 1970, is for the next opening of windows.
     """
     changed = files.changes(*texts)
-    before, after = snapshots.effective_pools(old, new)
+    before = old.effective
+    after = before if new.observes else new.pools
     terms = [bundles.terms(side) for side in texts]
     same = frozenset(name for name, term in terms[0].items() if terms[1].get(name) == term)
-    is_adopted = snapshots.observes(old) and not snapshots.observes(new)
+    is_adopted = old.observes and not new.observes
     cluster = NodeMoves(before=before, after=after, geometry_of=geometry_of, same_terms=same, is_adopted=is_adopted)
     moves = cluster.moves()
     changes = tuple(_pool(name, cluster, moves) for name in sorted(before.keys() | after.keys()))
@@ -45,7 +47,7 @@ def compare(
     outages = [outage(one, cluster, moves, spec[one.name], now) for one in changes]
     taints = [one for one in (tainted(change, cluster, moves) for change in changes) if one is not None]
     begun = _begun(texts, changes, cluster, moves, now)
-    quotas = capacity.quotas(snapshots.quotas(old), snapshots.quotas(new), before, after)
+    quotas = capacity.quotas(old.quotas, new.quotas, before, after)
     left = frozenset(move.source for move in moves if move.source and move.target is None)
     found = affected.effects(*texts, changed, cluster.successors, left)
     return Comparison(
@@ -53,7 +55,7 @@ def compare(
         capacity=capacity.capacity(before, after),
         moves=moves,
         quotas=quotas,
-        mig_strategies=(old.get("operatorMigStrategy"), new.get("operatorMigStrategy")),
+        mig_strategies=(old.mig_strategy, new.mig_strategy),
         files=changed,
         effects=(
             *begun.values(),
@@ -68,15 +70,15 @@ def compare(
     )
 
 
-def _of_vms(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Effect]:
+def _of_vms(old: Side, new: Side) -> Iterator[Effect]:
     """Yield the effects on pools for virtual machines, whose nodes a person labels."""
-    sides = [{} if snapshots.observes(side) else side.get("vmPools") or {} for side in (old, new)]
+    sides: list[Mapping[str, VmPool]] = [{} if side.observes else side.vm_pools for side in (old, new)]
     for name in sorted(sides[0].keys() | sides[1].keys()):
         before, after = (side.get(name) for side in sides)
-        if (before or {}).get("config") == (after or {}).get("config"):
+        if before and after and before.config.name == after.config.name:
             continue
-        field = "config" if before and after and before["profile"] == after["profile"] else "profile"
-        shown = [side and side[field] for side in (before, after)]
+        is_alike = before is not None and after is not None and before.kind.name == after.kind.name
+        shown = [one and (one.config.name if is_alike else one.kind.name) for one in (before, after)]
         yield Effect(kind=EffectKind.VMS, pool=None, subject=f"vGPUs of pool {name}", before=shown[0], after=shown[1])
 
 

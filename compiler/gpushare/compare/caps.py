@@ -59,8 +59,8 @@ def actions(old: PoolSide | None, new: PoolSide | None) -> tuple[str | None, str
 
 
 def _caps(side: PoolSide | None) -> dict[tuple[str | None, str], int | None]:
-    return {} if side is None else dict(side.policy["caps"])
+    return {} if side is None else dict(side.caps)
 
 
 def _action(side: PoolSide | None) -> str | None:
-    return None if side is None else side.policy.get("enforcement", {}).get("action")
+    return None if side is None else side.action

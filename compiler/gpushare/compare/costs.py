@@ -1,22 +1,19 @@
 """What an hour of the GPUs costs before and after, where prices and numbers of nodes are known. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from gpushare.compare.changes import CostChange, Costs
+from gpushare.compare.sides import Side
 from gpushare.core import prices
 from gpushare.core.prices import Price
 
-Document = Mapping[str, Any]
 
-
-def costs(old: Document, new: Document) -> Costs | None:
-    """Return the costs of both `nodes/pools.yaml` documents; None without prices, or if they have several currencies.
+def costs(old: Side, new: Side) -> Costs | None:
+    """Return the costs of both sides; None without prices, or if they have several currencies.
 
     A side without prices has those of the other: then the costs differ by the GPUs alone.
     """
-    own = [_prices(side) for side in (old, new)]
-    known = [own[0] or own[1], own[1] or own[0]]
+    known = [old.prices or new.prices, new.prices or old.prices]
     every = [price for side in known for price in side.values()]
     if not every or prices.disagreement(every):
         return None
@@ -26,16 +23,12 @@ def costs(old: Document, new: Document) -> Costs | None:
     return Costs(currency=every[0].currency, pools=pools)
 
 
-def _prices(side: Document) -> dict[str, Price]:
-    read = {name: prices.parse(text) for name, text in side.get("prices", {}).items()}
-    return {name: price for name, price in read.items() if price is not None}
-
-
-def _costs(side: Document, known: Mapping[str, Price]) -> dict[str, float | None]:
+def _costs(side: Side, known: Mapping[str, Price]) -> dict[str, float | None]:
     """Return what an hour of each pool costs; None if its price or its number of nodes is not known."""
-    pools = {**side["pools"], **side.get("vmPools", {})}
-    each = prices.of_pools(known, {name: pool["card"] for name, pool in pools.items()})
+    sizes = {name: (pool.card, pool.count, len(pool.gpus)) for name, pool in side.pools.items()}
+    sizes |= {name: (one.card.id, one.nodes, one.pool.gpus_per_node) for name, one in side.vm_pools.items()}
+    each = prices.of_pools(known, {name: card for name, (card, _, _) in sizes.items()})
     return {
-        name: pool["nodes"] * pool["gpusPerNode"] * each[name].per_hour if name in each and pool["nodes"] is not None else None
-        for name, pool in pools.items()
+        name: nodes * gpus * each[name].per_hour if name in each and nodes is not None else None
+        for name, (_, nodes, gpus) in sizes.items()
     }

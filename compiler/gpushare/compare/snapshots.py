@@ -1,15 +1,20 @@
-"""One side of a comparison: the pools of a `nodes/pools.yaml` document. Reads plain data and does not check it."""
+"""Pools as a comparison sees them: what nodes do, by the policy, and the rest, where it is known, by the pool of the intent."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import backends, modes, vendors
-from gpushare.intent.types import Backend, Requests
+from gpushare import backends, mig, modes, vendors
+from gpushare.catalog.cards import Card, Geometry
+from gpushare.core.units import MIB
+from gpushare.intent.types import Backend, NodeSelector, Pool, Requests
+from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare.resolved.node_plan import DevicePlan
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
-from gpushare_node.contract.struct import Struct, replace
+from gpushare_node.contract.policy import DesiredGpu, Policy, Share
+from gpushare_node.contract.struct import NOTHING, Struct, content_of, replace
 
 _WHOLE = "spx_nps1"
 """What AMD's driver calls a GPU that it does not divide."""
@@ -31,8 +36,9 @@ Gpu = tuple[Device, ...]
 class PoolSide(Struct):
     """One pool on one side. `count` None: the number of nodes is not known.
 
-    `selector` is everything that decides which nodes belong to it, as comparable text. `policy` is the rest of its entry,
-    without numbers of nodes (a forecast, not a setting) and placements (a node keeps its own).
+    `selector` is everything that decides which nodes belong to it, as comparable text. `policy` is all that is set otherwise,
+    without numbers of nodes (a forecast, not a setting) and placements (a node keeps its own). `devices` are those of `gpus`,
+    with all that is known of them; `caps` are by profile and resource, `action` is what happens above one.
     """
 
     card: str
@@ -49,6 +55,11 @@ class PoolSide(Struct):
     backend: str = Backend.DEVICE_PLUGIN.value
     requests: str = Requests.CLAIMS.value
     interval: str = "default"
+    nodes: NodeSelector | None = None
+    devices: tuple[DevicePlan, ...] = ()
+    caps: tuple[tuple[tuple[str | None, str], int | None], ...] = ()
+    is_on_demand: bool = False
+    action: str | None = None
 
     @property
     def has_daemon(self) -> bool:
@@ -85,29 +96,109 @@ Pools = Mapping[str, PoolSide]
 """Pools by name."""
 
 
-def pools(document: Mapping[str, Any]) -> Pools:
-    """Return the document's pools by name."""
-    return {name: _pool(entry) for name, entry in sorted(document["pools"].items())}
+Place = tuple[str, int, int]
+"""Where a MIG instance can be made: profile, start and size."""
 
 
-def observes(document: Mapping[str, Any]) -> bool:
-    """Whether the bundle changes no node."""
-    return document.get("adoption") == "observe"
+def of_policy(wanted: Policy, geometry: Geometry | None = None, clean: Callable[[str], str] = str) -> PoolSide:
+    """Return the pool of a policy alone. `geometry` is the card's: without it the places for instances on demand are not known.
+
+    `clean` makes texts safe to print. A KeyError if devices of a GPU have no share.
+    """
+    shares = {share.profile: share for share in wanted.shares}
+    names = [share.profile for share in wanted.shares if share.profile is not None]
+    free = mig.places(geometry, names) if geometry and wanted.is_on_demand else ()
+    places = [(one.profile.name, one.start, one.size) for one in sorted(free, key=lambda one: one.start)]
+    devices = [
+        DevicePlan(
+            gpu=gpu.index,
+            resource=clean(shares[profile].resource),
+            profile=None if profile is None else clean(profile),
+            start=start,
+            size=size,
+            memory_mib=shares[profile].memory_mib,
+            replicas=shares[profile].replicas,
+            cap_mib=shares[profile].cap_mib,
+        )
+        for gpu in wanted.gpus
+        for profile, start, size in _placed(gpu, shares, places, geometry.units if geometry else 1)
+    ]
+    gpus: list[list[Device]] = [[] for _ in wanted.gpus]
+    for one in devices:
+        gpus[one.gpu].append(
+            Device(
+                resource=one.resource,
+                profile=None if one.profile == _WHOLE else one.profile,
+                start=one.start,
+                replicas=one.replicas,
+                memory_mib=one.memory_mib,
+            )
+        )
+    replicas = {share.resource: share.replicas for share in wanted.shares}
+    return PoolSide(
+        card=clean(wanted.card.id),
+        mode=wanted.mode.value,
+        profile=wanted.profile or wanted.mode.value,  # no plugin follows a config: the mode is what is shared
+        priority=0,
+        count=None,
+        names=frozenset(),
+        selector="",
+        labels=NOTHING,
+        gpus=tuple(map(tuple, gpus)),
+        resources={clean(name): number * (replicas[name] if wanted.dra else 1) for name, number in wanted.resources},
+        policy=None,
+        backend=wanted.backend.value,
+        devices=tuple(devices),
+        caps=tuple(((share.profile, share.resource), share.cap_mib) for share in wanted.shares),
+        is_on_demand=wanted.is_on_demand,
+        action=wanted.enforcement.action.value,
+    )
 
 
-def effective_pools(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Pools, Pools]:
-    """Return the pools that both bundles' nodes have: a bundle that observes leaves them as they were before it."""
-    before = {} if observes(old) else pools(old)
-    return before, before if observes(new) else pools(new)
+def of_pool(wanted: Policy, pool: Pool, card: Card | None) -> PoolSide:
+    """Return a pool of an intent with its policy. `card` None: the catalogue lacks it, and its labels are not known."""
+    side, nodes = of_policy(wanted, card.mig if card else None), pool.nodes
+    expressions = [content_of(one) for one in nodes.match_expressions]
+    selector = {"matchLabels": dict(nodes.match_labels), "matchExpressions": expressions, "names": list(nodes.names)}
+    labels: dict[str, list[str]] = {}
+    if card is not None:
+        layout = wanted.mig_config or wanted.manager_config
+        labels = {POOL_LABEL: [pool.name], **backends.of(pool, card).labels(wanted.profile)}
+        labels |= {vendors.of(card).layout_label: [layout]} if layout else {}
+    interval = modes.of(pool).interval
+    of_claims = (pool.requests, [(name, size // MIB) for name, size in pool.sizes], interval, wanted.dra, pool.sharing)
+    is_dra = pool.backend is Backend.DRA
+    return replace(
+        side,
+        priority=pool.priority,
+        count=nodes.count,
+        names=frozenset(nodes.names),
+        selector=json.dumps(selector, sort_keys=True),
+        labels=labels,
+        policy=(
+            (side.card, side.mode, side.profile, side.caps, len(wanted.gpus), pool.priority, selector, labels),
+            (wanted.enforcement.action, wanted.enforcement.grace_seconds, wanted.enforcement.notice_seconds),
+            (pool.enforcement.mechanism, sorted({share.tolerance_mib for share in wanted.shares if share.cap_mib is not None})),
+            (wanted.rollout, pool.tolerations, sorted(wanted.namespaces), pool.autoscaler, of_claims if is_dra else None),
+        ),
+        requests=pool.requests.value,
+        interval=interval.value if interval and is_dra else "default",
+        nodes=nodes,
+    )
 
 
-def quotas(document: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Return the document's quotas: (namespace, resource) → number."""
-    return {
-        (namespace, backends.quota_resource(key)): number
-        for namespace, hard in (document.get("quotas") or {}).items()
-        for key, number in hard.items()
-    }
+def _placed(
+    gpu: DesiredGpu, shares: Mapping[str | None, Share], places: Iterable[Place], units: int
+) -> Iterator[tuple[str | None, int, int]]:
+    """Yield profile, start and size of each device of a GPU."""
+    if gpu.on_demand:
+        yield from places
+    elif gpu.instances:
+        yield from ((one.profile, one.start, one.size) for one in gpu.instances)
+    elif gpu.partition and gpu.partition.name in shares:
+        yield from ((gpu.partition.name, start, 1) for start in range(gpu.partition.devices))
+    else:
+        yield None, 0, units
 
 
 def released(pool: PoolSide) -> tuple[Gpu, ...]:
@@ -120,39 +211,3 @@ def exclusive(pool: PoolSide) -> PoolSide:
     whole = {pool.vendor.whole_gpu: len(pool.gpus)}
     plugin = Backend.DEVICE_PLUGIN.value
     return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={}, backend=plugin)
-
-
-def _pool(entry: Mapping[str, Any]) -> PoolSide:
-    gpus: list[list[Device]] = [[] for _ in range(entry["gpusPerNode"])]
-    for device in entry["devices"]:
-        gpus[device["gpu"]].append(
-            Device(
-                resource=device["resource"],
-                profile=None if device["profile"] == _WHOLE else device["profile"],
-                start=device["start"],
-                replicas=device["replicas"],
-                memory_mib=device["memoryMiB"],
-            )
-        )
-    selector = entry["selector"]
-    return PoolSide(
-        card=entry["card"],
-        mode=entry["mode"],
-        profile=entry["profile"],
-        priority=entry["priority"],
-        count=entry["nodes"],
-        names=frozenset(selector["names"]),
-        selector=json.dumps(selector, sort_keys=True),
-        labels=entry["labels"],
-        gpus=tuple(map(tuple, gpus)),
-        resources={name: numbers["perNode"] for name, numbers in entry["resources"].items()},
-        policy=_policy(entry),
-        backend=entry.get("backend", Backend.DEVICE_PLUGIN.value),
-        requests=entry.get("requests", Requests.CLAIMS.value),
-        interval=entry.get("interval", "default"),
-    )
-
-
-def _policy(entry: Mapping[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in entry.items() if key not in {"nodes", "resources", "devices"}}
-    return rest | {"caps": {(device["profile"], device["resource"]): device["capMiB"] for device in entry["devices"]}}

@@ -120,7 +120,7 @@ class Collector:
                 described(part),
             )
             self._account(part, "ClusterPolicy", described(part))
-        elif kind in ("NodePolicy", "Pools") or _is_chart(part):
+        elif kind == "NodePolicy" or _is_chart(part):
             self.facts.of_bundle.append(part)
             self._own_files.add(file)
         elif kind is None:

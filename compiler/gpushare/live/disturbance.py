@@ -5,14 +5,14 @@ Which of a node's pods loses its device is decided on the node: at most `disturb
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from gpushare import modes
 from gpushare.compare import snapshots
 from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
+from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Device, PoolSide
 from gpushare.live import allocation, live_pools
 from gpushare.live.node_affinity import pool_of
@@ -60,22 +60,21 @@ class Disturbance(Struct):
         return not self.nodes and not self.quotas
 
 
-def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geometry_of: GeometryOf) -> Disturbance:
-    """Return what the bundle would do. `document` is its nodes/pools.yaml. A bundle that observes changes no node."""
-    after = snapshots.pools(document)
+def assess(bundle: Files, side: Side, snapshot: Snapshot, geometry_of: GeometryOf) -> Disturbance:
+    """Return what the bundle would do. `side` is what it makes of a cluster. A bundle that observes changes no node."""
+    after = side.pools
     terms = {name: entry.get("terms") for name, entry in (values(bundle).get("pools") or {}).items()}
     live = live_pools.find(snapshot)
     snapshot = allocation.with_claims(snapshot, live)
     solver = NodeMoves(before={}, after=after, geometry_of=geometry_of)
-    observes = snapshots.observes(document)
     changed, unready = [], []
-    touched = () if snapshots.observes(document) else sorted(snapshot.nodes, key=lambda node: node.name)
+    touched = () if side.observes else sorted(snapshot.nodes, key=lambda node: node.name)
     for node in touched:
         # No policy has been applied to an observed node: its pool is where it would belong.
         old, new = "" if is_observed(node) else live.of_node.get(node.name, ""), pool_of(node, terms)
         new = new if new in after else ""
         before = live.pools[old].side if old else _untouched(node, after.get(new))
-        if observes or (old == new and (not old or (before is not None and _same(before, after[new])))):
+        if side.observes or (old == new and (not old or (before is not None and _same(before, after[new])))):
             if old and not _is_ready(node):
                 unready.append((node.name, _state(node)))
             continue
@@ -95,8 +94,8 @@ def assess(bundle: Files, document: Mapping[str, Any], snapshot: Snapshot, geome
                 state=_state(node),
             )
         )
-    limits = snapshot.has_seen("resourcequotas") and not snapshots.observes(document)
-    problems = _quotas(document, snapshot) if limits else ()
+    limits = snapshot.has_seen("resourcequotas") and not side.observes
+    problems = _quotas(side, snapshot) if limits else ()
     return Disturbance(nodes=tuple(changed), unready=tuple(unready), quotas=tuple(problems), unseen=snapshot.unseen)
 
 
@@ -146,10 +145,10 @@ def _state(node: LiveNode) -> str:
     return "ready" if node.condition.is_true else f"{node.condition.reason}: {node.condition.message}"
 
 
-def _quotas(document: Mapping[str, Any], snapshot: Snapshot) -> Iterator[QuotaProblem]:
+def _quotas(side: Side, snapshot: Snapshot) -> Iterator[QuotaProblem]:
     """Yield what is in use beyond the new quotas, and quotas in use on resources that no pool offers any more."""
-    wanted = snapshots.quotas(document)
-    offered = {name for entry in document["pools"].values() for name in entry["resources"]}
+    wanted = side.quotas
+    offered = {name for pool in side.pools.values() for name in pool.resources}
     for namespace, used in sorted(_used(snapshot.quotas).items()):
         for resource, number in sorted(used.items()):
             limit = wanted.get((namespace, resource))

@@ -15,6 +15,8 @@ from gpushare.bundle import admission
 from gpushare.bundle.admission import observes
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
+from gpushare.compare.sides import Side
+from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import join_first
 from gpushare.intent.types import Backend
 from gpushare.live import belief, dra_drift, live_pools, slices
@@ -34,6 +36,7 @@ from gpushare.live.snapshot import (
     Snapshot,
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
+from gpushare.resolved.vm_pool import VmPool
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
@@ -72,16 +75,15 @@ def amd_namespace(bundle: Files, chart: Mapping[str, Any]) -> str:
     return str((chart.get("amd") or {}).get("namespace") or "") if any(path.startswith(_AMD) for path in bundle) else ""
 
 
-def differences(bundle: Files, pools_document: Mapping[str, Any], snapshot: Snapshot) -> tuple[Difference, ...]:
-    """Return every difference. `pools_document` is the bundle's nodes/pools.yaml."""
+def differences(bundle: Files, side: Side, snapshot: Snapshot) -> tuple[Difference, ...]:
+    """Return every difference. `side` is what the bundle makes of a cluster."""
     chart = parsed(VALUES, bundle[VALUES])  # as they are installed: `values` turns what observes into what it does
-    wanted = pools_document["pools"]
     found = [
         *_objects(bundle, chart, snapshot),
         *_helm(chart, snapshot),
         *_quotas(chart, snapshot),
-        *_nodes(wanted, chart, snapshot),
-        *_vm_nodes(pools_document.get("vmPools") or {}, chart, snapshot),
+        *_nodes(side.pools, chart, snapshot),
+        *_vm_nodes(side.vm_pools, chart, snapshot),
     ]
     return tuple(found)
 
@@ -230,7 +232,7 @@ def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference
             )
 
 
-def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+def _nodes(wanted: Pools, chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
     if not snapshot.has_seen("nodes"):
         return
     terms = {pool: entry.get("terms") for pool, entry in (chart.get("pools") or {}).items()}
@@ -239,11 +241,11 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
     live, is_mode = live_pools.find(snapshot), observes(chart)
     offers = slices.offers(snapshot, live) or {}
     for pool, entry in sorted(wanted.items()):
-        expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
-        for name in entry["selector"]["names"]:
+        expected, there = entry.count, sum(one == pool for one in chosen.values())
+        for name in sorted(entry.names):
             if name not in names:
                 yield _node(Kind.NODE, name, f"in pool {pool}", "no such node", "join it to the cluster, or correct the intent")
-        if expected is not None and expected != there and not entry["selector"]["names"]:
+        if expected is not None and expected != there and not entry.names:
             yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct `expected`, or the labels")
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if chosen[node.name] in wanted:
@@ -255,19 +257,19 @@ def _nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapsh
             yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
 
 
-def _vm_nodes(wanted: Mapping[str, Any], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
+def _vm_nodes(wanted: Mapping[str, VmPool], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
     """Yield what differs on nodes for virtual machines: the labels that a person sets, and what the manager made of them."""
     if not snapshot.has_seen("nodes") or observes(chart):
         return
-    terms = {pool: entry["terms"] for pool, entry in wanted.items()}
+    terms = {pool: entry.terms for pool, entry in wanted.items()}
     chosen = {node.name: pool_of(node, terms) for node in snapshot.nodes}
     for pool, entry in sorted(wanted.items()):
-        expected, there = entry["nodes"], sum(one == pool for one in chosen.values())
+        expected, there = entry.nodes, sum(one == pool for one in chosen.values())
         if expected not in (None, there):
             yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct the intent, or the labels")
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
-        if entry := wanted.get(chosen[node.name]):
-            yield from _vm_node(node, entry["labels"])
+        if machines := wanted.get(chosen[node.name]):
+            yield from _vm_node(node, machines.labels)
 
 
 def _vm_node(node: LiveNode, labels: Mapping[str, str]) -> Iterator[Difference]:
@@ -289,15 +291,15 @@ def _observed(node: LiveNode) -> Iterator[Difference]:
 
 
 def _one_node(
-    node: LiveNode, condition: Condition, pool: str, entry: Mapping[str, Any], offer: NodeOffer | None
+    node: LiveNode, condition: Condition, pool: str, entry: PoolSide, offer: NodeOffer | None
 ) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
-    is_dra = entry.get("backend") == Backend.DRA
-    resources = {} if is_dra else {name: number["perNode"] for name, number in entry["resources"].items()}
+    is_dra = entry.backend == Backend.DRA
+    resources = {} if is_dra else dict(entry.resources)
     is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
     if is_dra and offer is not None and offer.problem:
         is_offer_alone = condition.reason in {belief.WRONG_SLICES, belief.WAITING_FOR_SLICES}
-        wants = _numbers(Counter(device["resource"] for device in entry["devices"]))
+        wants = _numbers(Counter(device.resource for device in entry.devices))
         yield _node(Kind.SLICES, node.name, wants, offer.problem, why)
     if not condition.is_true and not is_offer_alone:
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
@@ -305,7 +307,7 @@ def _one_node(
         kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
     for label in (POOL_LABEL, PROFILE_LABEL, BACKEND_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):
-        allowed, value = entry["labels"].get(label, ()), node.labels.get(label)
+        allowed, value = entry.labels.get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value
             yield _node(Kind.NODE, f"{node.name}, label {label}", " or ".join(allowed), actual, why)

@@ -3,10 +3,9 @@
 A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from gpushare.compare.snapshots import Device as PlannedDevice
-from gpushare.compare.snapshots import PoolSide
+from gpushare.compare.snapshots import PoolSide, of_policy
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.intent.types import Backend
@@ -16,7 +15,7 @@ from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import policy
-from gpushare_node.contract.policy import DesiredGpu, Policy, PolicyError, Share
+from gpushare_node.contract.policy import Policy, PolicyError
 from gpushare_node.contract.struct import NOTHING, Struct
 
 
@@ -109,30 +108,17 @@ def _pool(daemonset: DaemonSet, snapshot: Snapshot) -> LivePool:
 
 def _of(daemonset: DaemonSet, wanted: Policy) -> LivePool:
     """Return the pool of a policy. A KeyError if devices of a GPU have no share."""
-    shares = {share.profile: share for share in wanted.shares}
-    counts = {clean(name): number for name, number in wanted.resources}
-    divided = {clean(share.resource): share.replicas for share in wanted.shares}
-    gpus = [[(shares[profile], start) for profile, start in _placed(gpu, shares)] for gpu in wanted.gpus]
-    sizes = [(share.memory_mib, share.replicas, share.cap_mib) for gpu in gpus for share, _ in gpu]
+    side = of_policy(wanted, clean=clean)
+    sizes = [(one.memory_mib, one.replicas, one.cap_mib) for one in side.devices]
     return LivePool(
         name=daemonset.pool,
         daemonset=daemonset,
-        side=PoolSide(
-            card=clean(wanted.card.id),
-            mode=wanted.mode.value,
-            profile=wanted.profile,
-            priority=0,
-            count=None,
-            names=frozenset(),
-            selector="",
-            labels=NOTHING,
-            gpus=tuple(tuple(_device(share, start) for share, start in gpu) for gpu in gpus),
-            resources={name: number * divided[name] for name, number in counts.items()} if wanted.dra else counts,
-            policy=None,
-        ),
+        side=side,
         caps=_caps(wanted),
-        gpus_per_node=len(gpus),
-        memory=memory_totals.of_node(wanted.card.memory_mib, len(gpus), [(None, 1, None)] if wanted.is_on_demand else sizes),
+        gpus_per_node=len(side.gpus),
+        memory=memory_totals.of_node(
+            wanted.card.memory_mib, len(side.gpus), [(None, 1, None)] if wanted.is_on_demand else sizes
+        ),
         max_unavailable=str(wanted.rollout.max_unavailable),
         on_busy=wanted.rollout.on_busy.value,
         backend=wanted.backend.value,
@@ -141,20 +127,6 @@ def _of(daemonset: DaemonSet, wanted: Policy) -> LivePool:
         is_on_demand=wanted.is_on_demand,
         namespaces=wanted.namespaces,
     )
-
-
-def _placed(gpu: DesiredGpu, shares: Container[str | None]) -> Iterable[tuple[str | None, int]]:
-    """Return profile and start of each device of a GPU; none if they are made on demand."""
-    if gpu.instances or gpu.on_demand:
-        return [(one.profile, one.start) for one in gpu.instances]
-    if gpu.partition and gpu.partition.name in shares:
-        return [(gpu.partition.name, start) for start in range(gpu.partition.devices)]
-    return [(None, 0)]
-
-
-def _device(share: Share, start: int) -> PlannedDevice:
-    profile = None if share.profile is None else clean(share.profile)
-    return PlannedDevice(resource=clean(share.resource), profile=profile, start=start, replicas=share.replicas)
 
 
 def _classes(wanted: Policy) -> Iterator[tuple[str, ClassPlan]]:

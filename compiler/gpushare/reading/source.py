@@ -26,7 +26,7 @@ MAX_BYTES = 4 << 20
 """The largest document. A thousand pools of twenty named nodes each need about half a megabyte."""
 _SPLIT = "describe fewer pools, or select nodes by labels instead of names"
 MAX_OWN_WEIGHT = 5_000_000
-"""Most values of a document that gpushare wrote: nodes/pools.yaml has a thousand for a pool of 8 GPUs in 7 parts each."""
+"""Most values of a document that gpushare wrote: an intent of ten thousand quotas has tens of thousands."""
 MAX_DIRECTIVES = 20
 """Most tag directives: libyaml compares each with all before it, and tags are not supported anyway."""
 MAX_FINDINGS = 100

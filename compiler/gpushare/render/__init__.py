@@ -24,7 +24,6 @@ from gpushare.render import (
     namespace,
     observing,
     policy,
-    pools,
     profiles,
     readme,
     values,
@@ -123,7 +122,6 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     if not observes:
         yield from _stack(plan, new_lock, upstream_values)
     yield _yaml(lock.INTENT, dict(plan.document))
-    yield _yaml("nodes/pools.yaml", pools.pools_document(plan))
     if snippets:
         yield Artifact(path="nodes/cloud.md", text=snippets)
     if not observes:

@@ -26,7 +26,7 @@ def _meaning(plan: Plan) -> Iterator[str]:
     yield "pod, or send an Event. Every other pod has a higher priority. They request 50m CPU and 64 MiB on each node."
     if plan.intent.admission.mode is not AdmissionMode.NONE:
         yield from ("", "Pods that `enforce` would refuse are admitted, with a warning or an entry in the audit log.")
-    yield from ("", "Pools and resources exist only under `enforce`. `nodes/pools.yaml` and `gpushare show` list the plan.", "")
+    yield from ("", "Pools and resources exist only under `enforce`. `gpushare show` lists the plan.", "")
 
 
 def _install(plan: Plan) -> Iterator[str]:

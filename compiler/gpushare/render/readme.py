@@ -205,7 +205,7 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         if lines:
             number += 1
             yield from (f"### {number}. {title}", "", *lines, "")
-    yield from ("`images.txt` lists every image; `nodes/pools.yaml` is the plan of every pool for programs.", "")
+    yield from ("`images.txt` lists every image; `intent.yaml` is what this bundle is made from.", "")
 
 
 def _gpushare(plan: Plan) -> Iterator[str]:

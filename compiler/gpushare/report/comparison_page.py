@@ -5,6 +5,8 @@ from typing import Any
 
 from gpushare.catalog.cards import Catalog, Geometry
 from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
+from gpushare.compare.sides import Side
+from gpushare.compare.snapshots import PoolSide
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.printable import visible
@@ -24,11 +26,8 @@ _ARROW = "→"
 _MAX_LINES = 500
 """Lines of one list: of files, or of settings."""
 
-Document = Mapping[str, Any]
-"""`nodes/pools.yaml` of one side."""
 
-
-def page(comparison: Comparison, sides: tuple[Document, Document], catalog: Catalog, written: str) -> str:
+def page(comparison: Comparison, sides: tuple[Side, Side], catalog: Catalog, written: str) -> str:
     """Return the page. `sides` are what was compared, `written` is the time."""
     pools = [] if comparison.is_empty else words.affected(comparison)
     broken = sum(one.problem is not None for one in comparison.quotas)
@@ -45,7 +44,7 @@ def page(comparison: Comparison, sides: tuple[Document, Document], catalog: Cata
     return html.render(
         "plan.html.j2",
         tables=tables,
-        name=visible(str(sides[1].get("cluster", ""))),
+        name=visible(sides[1].cluster),
         is_empty=comparison.is_empty,
         written=written,
         headline=headline(comparison),
@@ -62,27 +61,30 @@ def page(comparison: Comparison, sides: tuple[Document, Document], catalog: Cata
     )
 
 
-def _nodes(pool: PoolChange, sides: tuple[Document, Document]) -> str:
+def _nodes(pool: PoolChange, sides: tuple[Side, Side]) -> str:
     """Return which nodes the pool has, afterwards if it is still there."""
-    selector = next(entry["selector"] for entry in reversed(_entries(pool, sides)) if entry)
-    return pool_facts.nodes_text(selector["matchLabels"], selector["matchExpressions"], selector["names"])
+    nodes = next(entry.nodes for entry in reversed(_entries(pool, sides)) if entry and entry.nodes)
+    expressions = [
+        {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
+        for one in nodes.match_expressions
+    ]
+    return pool_facts.nodes_text(dict(nodes.match_labels), expressions, list(nodes.names))
 
 
-def _entries(pool: PoolChange, sides: tuple[Document, Document]) -> list[Document | None]:
-    return [side["pools"].get(pool.name) for side in sides]
+def _entries(pool: PoolChange, sides: tuple[Side, Side]) -> list[PoolSide | None]:
+    return [side.pools.get(pool.name) for side in sides]
 
 
-def _memory(entry: Document, catalog: Catalog) -> MemoryTotals:
-    card = catalog.get(entry["card"])
-    unknown: Document = {"memoryMiB": None, "replicas": 1, "capMiB": None}
-    listed: list[Document] = [unknown] if entry.get("onDemand") else entry["devices"]
-    devices = ((one["memoryMiB"], one["replicas"], one["capMiB"]) for one in listed)
-    node = memory_totals.of_node(None if card is None else card.memory_mib, entry["gpusPerNode"], devices)
-    return node.of_nodes(entry["nodes"])
+def _memory(entry: PoolSide, catalog: Catalog) -> MemoryTotals:
+    card = catalog.get(entry.card)
+    known = [(one.memory_mib, one.replicas, one.cap_mib) for one in entry.devices]
+    devices = [(None, 1, None)] if entry.is_on_demand else known
+    node = memory_totals.of_node(None if card is None else card.memory_mib, len(entry.gpus), devices)
+    return node.of_nodes(entry.count)
 
 
-def _cluster_memory(side: Document, catalog: Catalog) -> list[MemoryTotals]:
-    return [_memory(entry, catalog) for entry in side["pools"].values()]
+def _cluster_memory(side: Side, catalog: Catalog) -> list[MemoryTotals]:
+    return [_memory(entry, catalog) for entry in side.pools.values()]
 
 
 def _memory_rows(before: Sequence[MemoryTotals], after: Sequence[MemoryTotals]) -> Iterable[tuple[str, str, str]]:
@@ -114,7 +116,7 @@ def _lists(comparison: Comparison) -> Iterable[dict[str, Any]]:
 
 
 def _described(
-    pool: PoolChange, comparison: Comparison, sides: tuple[Document, Document], catalog: Catalog
+    pool: PoolChange, comparison: Comparison, sides: tuple[Side, Side], catalog: Catalog
 ) -> tuple[str, dict[str, Any]]:
     """Return what has to be equal for two pools to have one card, and what the card says."""
     outages = [words.format_outage(one) for one in comparison.outages if one.pool == pool.name]
@@ -135,16 +137,16 @@ def _described(
     return repr(content), content
 
 
-def _mode(entry: Document) -> Mapping[str, str]:
-    return pool_facts.mode(entry["mode"], is_divided=any(one["replicas"] > 1 for one in entry["devices"]))
+def _mode(entry: PoolSide) -> Mapping[str, str]:
+    return pool_facts.mode(entry.mode, is_divided=any(one.replicas > 1 for one in entry.devices))
 
 
-def _maps(pool: PoolChange, sides: tuple[Document, Document], catalog: Catalog) -> Iterable[dict[str, Any]]:
+def _maps(pool: PoolChange, sides: tuple[Side, Side], catalog: Catalog) -> Iterable[dict[str, Any]]:
     """Yield the maps before and after of the GPUs whose maps differ, once for all that have the same two."""
     entries = _entries(pool, sides)
-    gpus = max(entry["gpusPerNode"] for entry in entries if entry) if any(entries) else 0
+    gpus = max(len(entry.gpus) for entry in entries if entry) if any(entries) else 0
     changes = {one.index: one for one in pool.gpus} if pool.change is Change.REPARTITION else {}
-    geometries = [catalog.geometry(entry["card"]) if entry else None for entry in entries]
+    geometries = [catalog.geometry(entry.card) if entry else None for entry in entries]
     kinds = [_mode(entry)["kind"] if entry else "" for entry in entries]
     devices = [_devices(entry) for entry in entries]
     groups: dict[str, tuple[list[int], list[Any]]] = {}
@@ -172,20 +174,10 @@ def _side(
     return {"title": title, "cells": [{**cell, "lines": list(map(visible, cell["lines"]))} for cell in cells]}
 
 
-def _devices(entry: Document | None) -> dict[int, list[DevicePlan]]:
+def _devices(entry: PoolSide | None) -> dict[int, list[DevicePlan]]:
     """Return the devices of each GPU of a node."""
     found: dict[int, list[DevicePlan]] = {}
-    for one in entry["devices"] if entry else ():
-        device = DevicePlan(
-            gpu=one["gpu"],
-            resource=one["resource"],
-            profile=one["profile"],
-            start=one["start"],
-            size=one["size"],
-            memory_mib=one["memoryMiB"],
-            replicas=one["replicas"],
-            cap_mib=one["capMiB"],
-        )
+    for device in entry.devices if entry else ():
         found.setdefault(device.gpu, []).append(device)
     return found
 

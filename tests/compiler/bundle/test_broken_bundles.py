@@ -56,18 +56,23 @@ def ends_well(seed: int, call: Call, folder: Path) -> None:
             assert out == ""
 
 
-HEAD = "apiVersion: gpushare.dev/v1\nkind: Pools\ncluster: lab\noperatorMigStrategy: mixed\n"
-TRUNCATED = HEAD + "pools:\n  hpc:\n    card: t4\n    gpusP"
+HEAD = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata:\n  name: lab\nspec:\n"
+TRUNCATED = HEAD + "  pools:\n    hpc:\n      card: t4\n      gpusP"
 
 
 @pytest.mark.parametrize(
     ("path", "change", "place", "said"),
     [
-        ("nodes/pools.yaml", lambda _: TRUNCATED.encode(), "8:5", "is not what gpushare writes"),
-        ("nodes/pools.yaml", lambda _: b"", "1:1", "the document is empty"),
-        ("nodes/pools.yaml", lambda text: text.replace(b"    gpusPerNode: 2\n", b""), "7:3", "gpusPerNode"),
-        ("nodes/pools.yaml", lambda text: text.replace(b"kind: Pools", b"kind: Pools\nshelves: 1"), "4:1", "shelves"),
-        ("nodes/pools.yaml", lambda text: text.replace(b"gpu: 1\n", b"gpu: 7\n"), "26:14", "the nodes have 2"),
+        ("intent.yaml", lambda _: TRUNCATED.encode(), "9:7", "is not what gpushare writes"),
+        ("intent.yaml", lambda _: b"", "1:1", "the document is empty"),
+        ("intent.yaml", lambda text: text.replace(b"      gpusPerNode: 2\n", b""), None, "gpusPerNode"),
+        (
+            "intent.yaml",
+            lambda text: text.replace(b"kind: ClusterIntent", b"kind: ClusterIntent\nshelf: 1"),
+            "4:1",
+            "shelf",
+        ),
+        ("intent.yaml", lambda text: text.replace(b"    notebooks:\n", b"    laptops:\n"), None, "do not belong together"),
         ("chart/values.yaml", lambda text: b"<<<<<<< HEAD\n" + text + b"=======\n>>>>>>> main\n", "1:1", "merge conflict"),
         ("chart/values.yaml", lambda text: text.replace(b"enforce: deny", b"enforce: [deny]"), "20:12", "enforce"),
         ("chart/files/policies/notebooks.yaml", lambda text: text.replace(b"mode: ", b"mood: "), None, "mood"),
@@ -93,7 +98,7 @@ def test_a_bundle_of_another_release_names_that_release(call: Call, tmp_path: Pa
     found = broken_bundles.files("15-argocd")
     lock = found["gpushare.lock.yaml"]
     found["gpushare.lock.yaml"] = lock.replace(__version__.encode(), b"9.9.9", 1)
-    found["nodes/pools.yaml"] += b"racks: {}\n"
+    found["intent.yaml"] += b"racks: {}\n"
     bundle = broken_bundles.write(found, tmp_path / "bundle")
     code, _, err = call("plan", bundle, bundle)
     assert code == 2

@@ -9,10 +9,9 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
-from gpushare.compare import compare
+from gpushare.compare import compare, sides
 from gpushare.compare.changes import Comparison
 from gpushare.pipeline import Compilation
-from gpushare.render import pools
 
 
 def compiled(document: Mapping[str, Any], previous: Lock = lock.EMPTY) -> Compilation:
@@ -31,5 +30,6 @@ def comparison(old: Compilation, new: Compilation) -> Comparison:
     """What changes from one bundle to the other."""
     assert old.plan is not None
     assert new.plan is not None
-    documents = pools.pools_document(old.plan), pools.pools_document(new.plan)
-    return compare(*documents, lambda card: cards.load(card).mig, (texts(old), texts(new)))
+    return compare(
+        sides.of_plan(old.plan), sides.of_plan(new.plan), lambda card: cards.load(card).mig, (texts(old), texts(new))
+    )

@@ -1,19 +1,22 @@
 """A change of `adoption`: to enforce it is the first change of every node; to observe, every node stays as it is."""
 
-from gpushare.compare import compare
+from gpushare.compare import compare, sides
 from gpushare.compare.changes import Change, Comparison
 from gpushare.compare.effects import EffectKind
+from gpushare.resolved.plan import Plan
 from tests.compiler.compare.test_pools import geometry_of
-from tests.compiler.render.compiled import document, files
+from tests.compiler.render.compiled import compiled, intent
 
 OBSERVE = "  adoption: observe\n"
 QUOTAS = "  quotas: {atlas: {hpc: 8}}\n"
 
 
 def between(old: str, new: str) -> Comparison:
-    sides = [files("hpc", "notebooks", "serving", more=more) for more in (old, new)]
-    documents = [document(side, "nodes/pools.yaml") for side in sides]
-    return compare(documents[0], documents[1], geometry_of, (sides[0], sides[1]))
+    return compared(*(compiled(intent("hpc", "notebooks", "serving", more=more)) for more in (old, new)))
+
+
+def compared(old: tuple[Plan, dict[str, str]], new: tuple[Plan, dict[str, str]]) -> Comparison:
+    return compare(sides.of_plan(old[0]), sides.of_plan(new[0]), geometry_of, (old[1], new[1]))
 
 
 def kinds(comparison: Comparison) -> set[EffectKind]:
@@ -46,17 +49,13 @@ def test_switch_to_observe_changes_no_node_and_kills_or_refuses_nothing() -> Non
 
 
 def test_pool_removed_while_switching_to_observe_is_not_released() -> None:
-    before, after = files("hpc", "notebooks"), files("hpc", more=OBSERVE)
-    documents = [document(side, "nodes/pools.yaml") for side in (before, after)]
-    comparison = compare(documents[0], documents[1], geometry_of, (before, after))
+    comparison = compared(compiled(intent("hpc", "notebooks")), compiled(intent("hpc", more=OBSERVE)))
     assert {pool.change for pool in comparison.pools} == {Change.NONE}
     assert comparison.touched == 0
 
 
 def test_while_both_observe_no_change_touches_a_node() -> None:
-    before, after = files("hpc", more=OBSERVE), files("hpc", "notebooks", more=OBSERVE)
-    documents = [document(side, "nodes/pools.yaml") for side in (before, after)]
-    comparison = compare(documents[0], documents[1], geometry_of, (before, after))
+    comparison = compared(compiled(intent("hpc", more=OBSERVE)), compiled(intent("hpc", "notebooks", more=OBSERVE)))
     assert (comparison.pools, comparison.touched) == ((), 0)
     assert not comparison.is_empty
     assert not {EffectKind.ENDED, EffectKind.REFUSED} & kinds(comparison)

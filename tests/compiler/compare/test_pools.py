@@ -9,10 +9,10 @@ from gpushare import pipeline
 from gpushare.bundle.lock import EMPTY
 from gpushare.catalog import cards
 from gpushare.catalog.cards import Geometry
-from gpushare.compare import compare, files
+from gpushare.compare import compare, files, sides
 from gpushare.compare.changes import Change, Comparison
 from gpushare.reading import source
-from gpushare.render import pools
+from tests.compiler.compare.plain_sides import side
 from tests.support.paths import ROOT
 
 INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
@@ -57,7 +57,7 @@ def slicing(*devices: Mapping[str, Any], **other: Any) -> dict[str, Any]:
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
-    return compare({"pools": old}, {"pools": new}, geometry_of)
+    return compare(side({"pools": old}), side({"pools": new}), geometry_of)
 
 
 def test_equal_documents_have_no_changes() -> None:
@@ -255,7 +255,7 @@ def test_changed_node_label_is_a_relabel() -> None:
 
 def test_changed_operator_strategy_is_an_unpaced_change() -> None:
     pools = {"a": slicing(shared(4))}
-    before, after = ({"pools": pools, "operatorMigStrategy": strategy} for strategy in ("mixed", ""))
+    before, after = (side({"pools": pools, "operatorMigStrategy": strategy}) for strategy in ("mixed", ""))
     comparison = compare(before, after, geometry_of)
     assert comparison.changes_mig_strategy
     assert not comparison.is_empty
@@ -265,13 +265,13 @@ def test_changed_operator_strategy_is_an_unpaced_change() -> None:
 def test_bundle_without_an_operator_strategy_is_no_change() -> None:
     pools = {"a": slicing(shared(4))}
     for before in ({"pools": pools}, {"pools": pools, "operatorMigStrategy": None}):
-        assert compare(before, {"pools": pools, "operatorMigStrategy": "mixed"}, geometry_of).is_empty
+        assert compare(side(before), side({"pools": pools, "operatorMigStrategy": "mixed"}), geometry_of).is_empty
 
 
 def test_each_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = INTENT.read_text()
-    sides = [pipeline.compile_intent(one.encode(), "intent.yaml", EMPTY) for one in (text, text.replace("2200Mi", "2000Mi"))]
-    bundles = [{file.path: file.text for file in side.artifacts} for side in sides]
+    made = [pipeline.compile_intent(one.encode(), "intent.yaml", EMPTY) for one in (text, text.replace("2200Mi", "2000Mi"))]
+    bundles = [{file.path: file.text for file in one.artifacts} for one in made]
     read: list[bytes] = []
     whole = source.read
 
@@ -281,8 +281,8 @@ def test_each_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(source, "read", counted)
     files.parsed.cache_clear()
-    plans = [side.plan for side in sides]
+    plans = [one.plan for one in made]
     assert all(plans)
-    documents = [pools.pools_document(plan) for plan in plans if plan]
-    compare(documents[0], documents[1], geometry_of, (bundles[0], bundles[1]))
+    before, after = [sides.of_plan(plan) for plan in plans if plan]
+    compare(before, after, geometry_of, (bundles[0], bundles[1]))
     assert len(read) == len(set(read)) > 0

@@ -6,6 +6,7 @@ import pytest
 
 from gpushare.compare import compare
 from gpushare.compare.changes import Problem
+from tests.compiler.compare.plain_sides import side
 
 
 def document(quotas: dict[str, dict[str, int]], resource: str = "nvidia.com/gpu", nodes: int | None = 2) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def document(quotas: dict[str, dict[str, int]], resource: str = "nvidia.com/gpu"
 
 
 def problems(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, str, int | None, int | None, Problem | None]]:
-    found = compare(old, new, lambda _: None).quotas
+    found = compare(side(old), side(new), lambda _: None).quotas
     return [(one.namespace, one.resource, one.before, one.after, one.problem) for one in found]
 
 

@@ -8,12 +8,11 @@ import pytest
 import yaml
 
 from gpushare.catalog import cards
-from gpushare.compare import compare
+from gpushare.compare import compare, sides
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileKind, SettingChange
 from gpushare.reading import schema
-from gpushare.render import pools
 from gpushare.report import (
     comparison_document,
     comparison_markdown,
@@ -58,8 +57,8 @@ def change(path: str = "", value: Any = None) -> dict[str, Any]:
 
 def told(old: dict[str, Any], new: dict[str, Any], now: float | None = None) -> Comparison:
     before, after = (compiled(yaml.safe_dump(one).encode()) for one in (old, new))
-    documents = pools.pools_document(before[0]), pools.pools_document(after[0])
-    found = compare(*documents, lambda card: cards.load(card).mig, (before[1], after[1]), now)
+    compared = sides.of_plan(before[0]), sides.of_plan(after[0])
+    found = compare(*compared, lambda card: cards.load(card).mig, (before[1], after[1]), now)
     assert schema.accepts(schema.load("plan.v1"), comparison_document.DOCUMENT.write(found))
     return found
 

@@ -7,7 +7,6 @@ import pytest
 
 from gpushare.core.diagnostics import Severity
 from gpushare.importing import InputFile
-from gpushare.render import pools
 from tests.compiler.importing.imports import (
     A100,
     T4,
@@ -38,8 +37,8 @@ def offered(*documents: str) -> dict[str, int]:
     assert not errors(found), errors(found)
     plan = compiled(found).plan
     assert plan is not None
-    (pool,) = pools.pools_document(plan)["pools"].values()
-    return {name: counts["perNode"] for name, counts in pool["resources"].items()}
+    (pool,) = plan.pools
+    return {resource.name: resource.per_node for resource in pool.resources}
 
 
 @pytest.mark.parametrize(

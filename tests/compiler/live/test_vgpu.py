@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpushare.reading import schema
 from tests.compiler.live.clusters import INTENT, RELEASE, LiveCluster
 from tests.compiler.live.conftest import Ask
+from tests.compiler.render.compiled import side
 from tests.support.fake_api.server import ApiServer
 
 VGPU = INTENT.replace(
@@ -30,7 +30,7 @@ class Machines(LiveCluster):
 
     def __init__(self, api: ApiServer) -> None:
         super().__init__(api, VGPU)
-        self.labels: dict[str, str] = yaml.safe_load(self.files["nodes/pools.yaml"])["vmPools"]["desktops"]["labels"]
+        self.labels: dict[str, str] = side(self.files).vm_pools["desktops"].labels
         for node, pool in (("t4-1", "notebooks"), ("t4-2", "notebooks"), ("a100-1", "training")):
             self.add_node(node, pool)
         for name in ("vm-1", "vm-2"):

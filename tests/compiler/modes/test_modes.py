@@ -18,7 +18,7 @@ def schema_words(name: str) -> set[str]:
 def test_every_mode_has_traits_and_is_in_the_schemas() -> None:
     words = {mode.mode.value for mode in modes.MODES}
     assert words == set(Mode)
-    assert all(schema_words(name) == words for name in ("intent.v1", "offer.v1", "pools.v1"))
+    assert all(schema_words(name) == words for name in ("intent.v1", "offer.v1"))
     on_nodes = {mode.mode.value for mode in modes.MODES if not mode.serves_vms}
     assert set(policy.Mode) == on_nodes, "the node runtime has no part in pools for virtual machines"
 

@@ -7,7 +7,12 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
+from gpushare.catalog import cards
+from gpushare.catalog.cards import Catalog
+from gpushare.compare import sides
+from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import is_error
+from gpushare.intent import reader
 from gpushare.resolved.plan import Plan
 
 POOLS = {
@@ -45,6 +50,15 @@ def compiled(data: bytes, previous: Lock = lock.EMPTY) -> tuple[Plan, dict[str, 
 def files(*pools: str, **wanted: str) -> dict[str, str]:
     """The bundle's texts."""
     return compiled(intent(*pools, **wanted))[1]
+
+
+def side(bundle: dict[str, str]) -> Side:
+    """What the bundle makes of a cluster."""
+    built = reader.build(document(bundle, lock.INTENT))
+    catalog = Catalog(own={name: cards.build(name, card) for name, card in built.cards.items()})
+    found = sides.of_bundle(bundle, reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools)), catalog)
+    assert isinstance(found, Side), found
+    return found
 
 
 def document(bundle: dict[str, str], path: str) -> Any:

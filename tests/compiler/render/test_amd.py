@@ -13,7 +13,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards
 from gpushare.modes.partition import is_offered
 from gpushare.nodes.taints import OUR_TAINTS
-from tests.compiler.render.compiled import compiled, document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 OPERATOR = "{stack: amd-gpu-operator}"
 MIXED = "{amd: {stack: amd-gpu-operator}}"
@@ -97,7 +97,7 @@ def test_every_profile_counts_every_gpu_and_its_name_is_a_label_value(card: str)
         assert sum(entry["numGPUsAssigned"] for entry in profile["profiles"]) == 4
         assert len({entry["memoryPartition"] for entry in profile["profiles"]}) == 1
         assert spec(texts, "parts")["resources"] == {f"amd.com/{mode.name}": 4 * mode.partitions}
-        assert document(texts, "nodes/pools.yaml")["pools"]["parts"]["labels"] == {
+        assert side(texts).pools["parts"].labels == {
             "gpushare.dev/pool": ["parts"],
             "dcm.amd.com/gpu-config-profile": [name],
         }

@@ -21,7 +21,7 @@ def test_without_an_autoscaler_no_page_or_policy_key_is_generated() -> None:
     made = files("dense")
     assert not [path for path in made if path.startswith(("nodes/autoscaling", "nodes/karpenter"))]
     assert "repartitioningTaint" not in made["chart/files/policies/dense.yaml"]
-    assert "autoscaler" not in yaml.safe_load(made["nodes/pools.yaml"])["pools"]["dense"]
+    assert "autoscaler" not in yaml.safe_load(made["intent.yaml"])["spec"]["pools"]["dense"]["nodes"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_without_an_autoscaler_no_page_or_policy_key_is_generated() -> None:
 def test_the_policy_names_the_key_that_is_not_the_default(autoscaler: str, key: str | None) -> None:
     made = bundle(autoscaler)
     assert yaml.safe_load(made["chart/files/policies/dense.yaml"])["spec"].get("repartitioningTaint") == key
-    assert yaml.safe_load(made["nodes/pools.yaml"])["pools"]["dense"]["autoscaler"] == autoscaler
+    assert yaml.safe_load(made["intent.yaml"])["spec"]["pools"]["dense"]["nodes"]["autoscaler"] == autoscaler
 
 
 @pytest.mark.parametrize("stack", ["gpu-operator", "device-plugin", "existing"])

@@ -13,9 +13,10 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import cards, upstream
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.render import dra
+from gpushare.render.offer import offer
 from gpushare.sharing import claims
 from tests.compiler.intent.test_cards import X
-from tests.compiler.render.compiled import compiled, document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent, side
 from tests.compiler.render.test_upstream import leaves
 
 BY_MEMORY = "{stack: device-plugin, backend: dra, dra: {}}"
@@ -418,14 +419,15 @@ def test_users_are_shown_the_claim_and_all_its_shapes() -> None:
 
 def test_nodes_and_offers_name_claims_and_limits() -> None:
     pools = {"hpc": f"{POOLS['hpc'][:-1]}, requests: both}}"}
-    found = document(bundle(**pools), "nodes/pools.yaml")["pools"]
+    plan, texts = compiled(intent(*POOLS, platform=BY_MEMORY, more=NEW, **(POOLS | pools)))
+    found = offer(plan)["pools"]
     assert found["notebooks"]["backend"] == "dra"
     assert found["notebooks"]["claims"] == {
         "gpushare-notebooks.large": "gpushare-notebooks",
         "gpushare-notebooks.share": "gpushare-notebooks",
     }
     assert (found["notebooks"]["limits"], found["hpc"]["limits"]) == ({}, {"nvidia.com/gpu": "gpushare-hpc"})
-    assert found["hpc"]["labels"]["gpushare.dev/backend"] == ["dra"]
+    assert side(texts).pools["hpc"].labels["gpushare.dev/backend"] == ["dra"]
 
 
 def test_names_in_limits_are_ambiguous_where_another_pools_nodes_could_serve_them() -> None:

@@ -33,7 +33,7 @@ def test_observing_bundle_configures_no_other_program(platform: str) -> None:
     assert {path.partition("/")[0] for path in removed} <= {"nodes", "gpu-operator", "device-plugin", "existing"}
     assert observed.keys() <= enforced.keys()
     assert not any("nvcr.io" in line for line in observed["images.txt"].splitlines())
-    assert document(observed, "chart/values.yaml")["quotas"] == document(observed, "nodes/pools.yaml")["quotas"] == {}
+    assert document(observed, "chart/values.yaml")["quotas"] == {}
 
 
 def test_observing_policies_differ_only_in_adoption() -> None:

@@ -5,10 +5,11 @@ from functools import cache
 import pytest
 
 from gpushare.render import dra
+from gpushare.render.offer import offer
 from gpushare.report import plan_view
 from gpushare.report.terminal import Style
 from gpushare.resolved import costs
-from tests.compiler.render.compiled import compiled, document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 PLATFORM = "{stack: device-plugin, backend: dra, dra: {}}"
 NEW = "  kubernetes: '1.36'\n"
@@ -70,12 +71,13 @@ def test_a_class_selects_instances_of_the_profile_and_has_the_plugins_name_in_li
 
 
 def test_quotas_and_documents_say_what_a_fixed_layout_would_and_that_places_exclude_each_other() -> None:
-    texts = bundle(pool(), NEW + QUOTA)
-    pools = document(texts, "nodes/pools.yaml")
-    assert pools["pools"]["lab"]["onDemand"] is True
-    assert len(pools["pools"]["lab"]["devices"]) == 18
+    plan, texts = compiled(intent("lab", platform=PLATFORM, more=NEW + QUOTA, lab=pool()))
+    offered = offer(plan)["pools"]["lab"]
+    assert offered["onDemand"] is True
+    assert len(offered["devices"]) == len(side(texts).pools["lab"].devices) == 18
     suffix = ".deviceclass.resource.k8s.io/devices"
-    assert pools["quotas"]["course"] == {f"gpushare-lab-1g-5gb{suffix}": 3, f"gpushare-lab-3g-20gb{suffix}": 1}
+    quota = document(texts, "chart/values.yaml")["quotas"]["course"]
+    assert quota == {f"gpushare-lab-1g-5gb{suffix}": 3, f"gpushare-lab-3g-20gb{suffix}": 1}
 
 
 def test_what_a_gpu_can_have_at_once_is_shown_in_place_of_a_map() -> None:

@@ -1,12 +1,15 @@
-"""NodePolicies, pools.yaml and the Offer: the same plan in three forms."""
+"""NodePolicies, the sides of a comparison and the Offer: the same plan in three forms."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpushare.render import offer, pools
+from gpushare.compare import sides
+from gpushare.render import offer
 from gpushare_node.contract import policy as contract
-from tests.compiler.render.compiled import POOLS, compiled, document, files, intent
+from tests.compiler.render.compiled import POOLS, compiled, document, files, intent, side
+from tests.support.paths import ROOT
 
 
 def policy(pool: str, **wanted: str) -> Any:
@@ -59,22 +62,23 @@ def test_mig_manager_gets_a_config_for_every_pool_that_can_have_mig_and_all_disa
     )
 
 
-def test_pools_yaml_is_the_document_that_plans_are_compared_by() -> None:
+def test_a_bundles_files_say_of_its_pools_what_the_plan_does() -> None:
     plan, bundle = compiled(intent(more="  quotas: {atlas: {hpc: 8}}\n"))
-    written = document(bundle, "nodes/pools.yaml")
-    assert written == pools.pools_document(plan)
-    assert written["quotas"] == {"atlas": {"requests.nvidia.com/gpu": 8}}
-    serving = written["pools"]["serving"]
-    key = serving["profile"]
-    assert serving["labels"] == {
+    assert side(bundle) == sides.of_plan(plan)
+    assert side(bundle).quotas == {("atlas", "nvidia.com/gpu"): 8}
+    serving = side(bundle).pools["serving"]
+    assert serving.labels == {
         "gpushare.dev/pool": ["serving"],
-        "gpushare.dev/profile": [key],
-        "nvidia.com/device-plugin.config": [f"{key}-a", f"{key}-b"],
+        "gpushare.dev/profile": [serving.profile],
+        "nvidia.com/device-plugin.config": [f"{serving.profile}-a", f"{serving.profile}-b"],
     }
-    assert serving["selector"] == {"matchLabels": {}, "matchExpressions": [], "names": ["n1", "n2"]}
-    assert serving["nodes"] == 2
-    assert serving["resources"] == {"nvidia.com/gpu.shared": {"perNode": 16, "total": 32}}
-    assert written["pools"]["notebooks"]["resources"]["nvidia.com/gpu.shared"] == {"perNode": 16, "total": None}
+    assert (serving.names, serving.count) == (frozenset({"n1", "n2"}), 2)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*/intent.yaml")), ids=lambda path: path.parent.name)
+def test_the_files_of_an_examples_bundle_say_what_its_plan_does(path: Path) -> None:
+    plan, bundle = compiled(path.read_bytes())
+    assert side(bundle) == sides.of_plan(plan)
 
 
 def test_offer_has_public_field_names_and_one_device_per_instance() -> None:

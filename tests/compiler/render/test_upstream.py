@@ -11,7 +11,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import upstream
 from gpushare.nodes.taints import OUR_TAINTS
-from tests.compiler.render.compiled import compiled, document, files, intent
+from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 EVERYTHING = (
     "{partitioner: mig-manager, driver: {}, registry: reg.example.org, imagePullSecrets: [mirror],"
@@ -84,7 +84,7 @@ def test_the_operators_strategy_suits_the_profiles_that_nodes_may_still_have(
     assert isinstance(former, lock.Lock)
     bundle = compiled(intent(*after), former)[1]
     assert document(bundle, "gpu-operator/values.yaml")["mig"] == {"strategy": strategy}
-    assert document(bundle, "nodes/pools.yaml")["operatorMigStrategy"] == strategy
+    assert side(bundle).mig_strategy == strategy
     assert ("--server-side=false" in bundle["README.md"]) is (strategy == "")
 
 

@@ -13,7 +13,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import managed_values, upstream
 from gpushare.intent.types import VgpuManager
 from gpushare_node.contract.struct import replace
-from tests.compiler.render.compiled import POOLS, compiled, document, files, intent
+from tests.compiler.render.compiled import POOLS, compiled, document, files, intent, side
 from tests.compiler.render.test_upstream import leaves
 
 MANAGER = '{vgpuManager: {repository: registry.example.org/nvidia, version: "595.71.03"}}'
@@ -53,7 +53,7 @@ def test_the_name_of_a_config_follows_from_its_content_alone() -> None:
     assert config(bundle("desktops")) == config(again)
     [name] = config(again).keys() - {"none"}
     assert re.fullmatch(r"vgpu-[0-9a-f]{8}", name)
-    assert document(again, "nodes/pools.yaml")["vmPools"]["other"]["config"] == name
+    assert side(again).vm_pools["other"].config.name == name
 
 
 def test_former_configs_stay_for_nodes_that_still_name_them() -> None:
@@ -107,7 +107,7 @@ def test_after_gpushare_nvidias_own_configs_make_the_same_vgpus() -> None:
     texts = bundle()
     values = document(texts, "gpu-operator/restore-values.yaml")
     assert values["vgpuDeviceManager"]["config"] == {"name": "", "default": "default"}
-    name = document(texts, "nodes/pools.yaml")["vmPools"]["desktops"]["config"]
+    name = side(texts).vm_pools["desktops"].config.name
     command = f"kubectl label nodes --overwrite --selector nvidia.com/vgpu.config={name} nvidia.com/vgpu.config=A10-12Q"
     assert command in texts["README.md"].partition("## Leaving")[2]
     assert command in document(texts, "chart/values.yaml")["uninstall"]["nextSteps"]
@@ -116,7 +116,7 @@ def test_after_gpushare_nvidias_own_configs_make_the_same_vgpus() -> None:
 
 def test_the_readme_has_the_labels_and_kubevirts_part() -> None:
     texts = bundle()
-    name = document(texts, "nodes/pools.yaml")["vmPools"]["thin"]["config"]
+    name = side(texts).vm_pools["thin"].config.name
     labels = f"nvidia.com/gpu.workload.config=vm-vgpu nvidia.com/vgpu.config={name}"
     assert f"kubectl label nodes NODE --overwrite {labels}  # pool thin" in texts["README.md"]
     [kubevirt] = [yaml.safe_load(block) for block in blocks(texts["README.md"]) if "permittedHostDevices" in block]
@@ -169,7 +169,7 @@ def test_no_container_pool_has_a_node_of_virtual_machines() -> None:
 def test_a_bundle_that_observes_makes_no_vgpus() -> None:
     texts = bundle(more="  adoption: observe\n")
     assert not [path for path in texts if "vgpu" in path or path.startswith("gpu-operator/")]
-    assert "vmPools" in document(texts, "nodes/pools.yaml")
+    assert "desktops" in side(texts).vm_pools
 
 
 def test_without_such_pools_nothing_of_them_is_in_the_bundle() -> None:

@@ -10,7 +10,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.catalog import cards
 from gpushare.compare import compare
-from gpushare.render import pools as pools_file
+from gpushare.compare import sides as sides_of
 from gpushare.report import comparison_page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.report.page import HOSTILE, Page
@@ -133,14 +133,17 @@ def test_bundle_texts_are_escaped_on_the_page(tmp_path: Path) -> None:
     for folder, text in ((old, FIRST.read_text()), (new, FIRST.read_text().replace("replicas: 4", "replicas: 8"))):
         (tmp_path / "intent.yaml").write_text(text)
         gpushare("compile", tmp_path / "intent.yaml", "-o", folder)
-    pools = new / "nodes/pools.yaml"
-    document = yaml.safe_load(pools.read_text())
-    document["cluster"] = HOSTILE
-    document["pools"][HOSTILE] = document["pools"].pop("notebooks")
-    document["pools"]["hpc"]["card"] = document["pools"]["hpc"]["devices"][0]["resource"] = f"nvidia.com/{HOSTILE}"
-    document["pools"]["training"]["selector"]["names"] = [HOSTILE]
-    document["quotas"] = {HOSTILE: {f"requests.{HOSTILE}": 3}}
-    pools.write_text(yaml.safe_dump(document, allow_unicode=True))
+    intent, policies = yaml.safe_load((new / "intent.yaml").read_text()), new / "chart/files/policies"
+    pools = intent["spec"]["pools"]
+    pools["hpc"]["card"], pools["training"]["nodes"] = HOSTILE, {"names": [HOSTILE]}
+    (new / "intent.yaml").write_text(yaml.safe_dump(intent, allow_unicode=True))
+    for name in ("hpc", "notebooks"):
+        policy = yaml.safe_load((policies / f"{name}.yaml").read_text())
+        policy["spec"]["card"]["id"] = HOSTILE
+        resource = policy["spec"]["shares"][0]["resource"]
+        policy["spec"]["resources"][f"nvidia.com/{HOSTILE}"] = policy["spec"]["resources"].pop(resource)
+        policy["spec"]["shares"][0]["resource"] = f"nvidia.com/{HOSTILE}"
+        (policies / f"{name}.yaml").write_text(yaml.safe_dump(policy, allow_unicode=True))
     values = yaml.safe_load((new / "chart/values.yaml").read_text())
     (new / "chart/values.yaml").write_text(json.dumps(values | {"global": {HOSTILE: HOSTILE}}))
     html = gpushare("plan", "--html", old, new).stdout
@@ -165,9 +168,9 @@ def change_of_many(*layouts: str, **more: str) -> str:
     old, new = sides(*(written(*(department(number, layout) for number in range(MANY))) for layout in layouts))
     assert old.plan is not None
     assert new.plan is not None
-    documents = pools_file.pools_document(old.plan), pools_file.pools_document(new.plan)
+    compared = sides_of.of_plan(old.plan), sides_of.of_plan(new.plan)
     catalog = cards.Catalog()
-    return comparison_page.page(compare(*documents, catalog.geometry), documents, catalog, "2026-01-01 00:00:00 UTC")
+    return comparison_page.page(compare(*compared, catalog.geometry), compared, catalog, "2026-01-01 00:00:00 UTC")
 
 
 MANY = 500 if scale.is_long else 150

@@ -67,12 +67,12 @@ def test_overlay_sets_and_removes_a_price() -> None:
     assert finding.code == "GS222"
 
 
-def test_only_the_list_of_pools_has_prices() -> None:
+def test_only_the_intent_of_a_bundle_has_prices() -> None:
     def files(text: str) -> dict[str, str]:
         made = pipeline.compile_intent(text.encode(), "intent.yaml", lock.EMPTY)
         return {artifact.path: artifact.text for artifact in made.artifacts if artifact.path != lock.FILE}
 
     without, priced = files(written(pool())), files(written(pool(), prices="{t4: 0.5/h, notebooks: 0.35/h}"))
-    assert {path for path in without if without[path] != priced[path]} == {"nodes/pools.yaml"}
-    assert 'prices:\n  notebooks: "0.35/h"\n  t4: "0.5/h"\n' in priced["nodes/pools.yaml"]
-    assert "prices" not in without["nodes/pools.yaml"]
+    assert {path for path in without if without[path] != priced[path]} == {"intent.yaml"}
+    assert '  prices:\n    notebooks: "0.35/h"\n    t4: "0.5/h"\n' in priced["intent.yaml"]
+    assert "prices" not in without["intent.yaml"]

@@ -31,6 +31,7 @@ from gpushare.report.document import (
     record,
     words,
 )
+from gpushare.vendors import VENDORS
 
 _NVLINK: Shape[NvLink] = Shape(
     schema={"enum": [True, False, NvLink.C2C.value]},
@@ -87,9 +88,9 @@ _GEOMETRY: Shape[Geometry] = record(
 )
 _CARD: Shape[tuple[Card, tuple[Layout, ...] | None]] = record(
     "card",
-    Member("vendor", words(["nvidia", "amd"]), lambda one: one[0].vendor),
+    Member("vendor", words(VENDORS), lambda one: one[0].vendor),
     Member("name", TEXT, lambda one: one[0].name, "What NVML returns."),
-    Member("product", TEXT, lambda one: one[0].product, "Value of the label nvidia.com/gpu.product."),
+    Member("product", TEXT, lambda one: one[0].product, "Value of the label for the product on its nodes."),
     Member("architecture", TEXT, lambda one: one[0].architecture),
     Member("chip", optional(TEXT), lambda one: one[0].chip),
     Member(

@@ -99,7 +99,7 @@ class Plan(Struct):
     @property
     def digest(self) -> str:
         """The intent's identity, whatever the order of its fields and the layout of its text."""
-        return digest(emit.canonical_json(self.document))
+        return digest(emit.canonical_json(dict(self.document)))
 
     @property
     def has_nvidia(self) -> bool:

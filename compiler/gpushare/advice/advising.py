@@ -30,10 +30,10 @@ from gpushare.core.prices import Price
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent import writer
-from gpushare.intent.types import Action
 from gpushare.modes.demand import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare_node.contract.policy import Action
 from gpushare_node.contract.struct import Struct, content_of, replace
 
 Window = tuple[int, int]

@@ -17,7 +17,7 @@ from operator import itemgetter
 from gpushare.advice import intervals
 from gpushare.advice.advised import BackTest, Ending
 from gpushare.advice.history import ContainerUse
-from gpushare.intent.types import Action
+from gpushare_node.contract.policy import Action
 from gpushare_node.contract.struct import Struct
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind

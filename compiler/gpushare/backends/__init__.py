@@ -13,7 +13,8 @@ from gpushare.backends.device_plugin import DevicePlugin
 from gpushare.backends.dra import DraDriver
 from gpushare.backends.requests import quota_resource
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Backend, Pool
+from gpushare.intent.types import Pool
+from gpushare_node.contract.policy import Backend
 
 __all__ = ["of", "operator_mig_strategy", "quota_resource"]
 

@@ -95,7 +95,7 @@ def tenant_namespaces(values: Mapping[str, Any]) -> tuple[str, ...]:
 def tenancy(values: Mapping[str, Any]) -> Object:
     """Return the Tenancy document for the node runtime, with the same lists of namespaces as the policies."""
     found = contract.Tenancy(
-        scope=contract.Scope(values["admission"]["scope"]),
+        scope=contract.AdmissionScope(values["admission"]["scope"]),
         admission=contract.AdmissionMode(values["admission"]["enforce"]),
         platform_namespaces=frozenset(platform_namespaces(values)),
         tenant_namespaces=frozenset(tenant_namespaces(values)),

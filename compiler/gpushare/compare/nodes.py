@@ -7,7 +7,7 @@ from gpushare.catalog.cards import Geometry
 from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
-from gpushare.intent.types import Backend
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 
 GeometryOf = Callable[[str], Geometry | None]

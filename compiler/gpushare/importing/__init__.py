@@ -32,8 +32,8 @@ from gpushare.importing.platform import Wanted
 from gpushare.importing.selecting import Selector
 from gpushare.intent import reader as intent_reader
 from gpushare.intent import writer
-from gpushare.intent.types import Backend
 from gpushare.reading import schema
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct, replace
 
 __all__ = ["Imported", "InputFile", "Wanted", "build"]

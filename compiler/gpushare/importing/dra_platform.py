@@ -8,8 +8,9 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Facts
 from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import FromProgram, Notes, Part
-from gpushare.intent.types import Backend, DraVia, Requests
+from gpushare.intent.types import DraVia, Requests
 from gpushare.intent.words import ON_DEMAND
+from gpushare_node.contract.policy import Backend
 
 CLAIMING, DIVIDING = (1, 34), (1, 36)
 """From which on claims are stable; and from which on a device may have several, and a class a name for limits."""

@@ -13,9 +13,9 @@ from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
-from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import MACHINE_LABEL, gpus_of_machine, unconfirmed_gpus_of_machine
 from gpushare.nodes.own_labels import BACKEND_LABEL
+from gpushare_node.contract.policy import Backend
 
 WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin"
 STATE = "nvidia.com/mig.config.state"

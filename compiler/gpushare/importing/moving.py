@@ -17,9 +17,10 @@ from gpushare.importing import dra_platform
 from gpushare.importing.draft import Draft
 from gpushare.importing.facts import GPU, SHARED, Facts
 from gpushare.importing.parts import FromProgram, Notes, Part
-from gpushare.intent.types import Autoscaler, Backend
+from gpushare.intent.types import Autoscaler
 from gpushare.sharing import claims
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.policy import Backend
 
 _KARPENTER = "karpenter.sh/"
 _PARTITIONER = ("platform", "partitioner")

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
-from gpushare.intent.types import Backend
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 
 _GPU_KEYS = (

@@ -12,21 +12,15 @@ from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
-    Action,
     Admission,
-    AdmissionMode,
-    AdmissionScope,
-    Adoption,
     Amd,
     AmdStack,
     Autoscaler,
-    Backend,
     Balanced,
     CapValue,
     CapWord,
     ComputeGroup,
     Dra,
-    DraShares,
     DraVia,
     Driver,
     Enforcement,
@@ -38,7 +32,6 @@ from gpushare.intent.types import (
     Interval,
     Layout,
     LayoutGroup,
-    Mechanism,
     Memory,
     MemoryEach,
     Mig,
@@ -46,17 +39,14 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
-    OnBusy,
     OnDemand,
     Operator,
     Partition,
-    Partitioner,
     Platform,
     Pool,
     Quota,
     Requests,
     Require,
-    Rollout,
     RuntimeImage,
     SharePlacement,
     Sharing,
@@ -66,7 +56,9 @@ from gpushare.intent.types import (
     VgpuManager,
 )
 from gpushare.intent.words import ON_DEMAND, Mode
+from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, OnBusy, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, replace
+from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 from gpushare_node.contract.windows import DAYS, Window
 
 Document = Mapping[str, Any]

@@ -1,7 +1,7 @@
 """The cluster intent as values: what the user asked for, every default filled in, nothing checked against a card yet.
 
-`reader.build` makes them from a document. Units are in the names. Every default here is part of v1 forever: changing one would
-relabel every node.
+`reader.build` makes them from a document. Units are in the names. Every default here, and those of `Rollout`, is part of v1
+forever: changing one would relabel every node. What a policy has in the same words is the contract's.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from gpushare.core.prices import Price
 from gpushare.core.units import Share
 from gpushare.intent.words import Mode
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
-from gpushare_node.contract.windows import Window
+from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 
 class Stack(StrEnum):
@@ -33,13 +34,6 @@ class AmdStack(StrEnum):
     EXISTING = "existing"
 
 
-class Backend(StrEnum):
-    """How the GPUs of a pool reach pods: as a device plugin's extended resources, or as the devices of NVIDIA's DRA driver."""
-
-    DEVICE_PLUGIN = "device-plugin"
-    DRA = "dra"
-
-
 class Requests(StrEnum):
     """How pods ask a pool of DRA for devices: by claims, by the `limits` of an extended resource, or by either."""
 
@@ -53,27 +47,6 @@ class DraVia(StrEnum):
 
     CHART = "chart"
     EXISTING = "existing"
-
-
-class DraShares(StrEnum):
-    """What divides a GPU among the claims of DRA, for the whole cluster: its memory, or a count of shares."""
-
-    MEMORY = "memory"
-    COUNT = "count"
-
-
-class Adoption(StrEnum):
-    """Whether the bundle acts on nodes and pods, or only says what it would do."""
-
-    OBSERVE = "observe"
-    ENFORCE = "enforce"
-
-
-class Partitioner(StrEnum):
-    """Which component partitions GPUs into their MIG layout."""
-
-    GPUSHARE = "gpushare"
-    MIG_MANAGER = "mig-manager"
 
 
 class SharePlacement(StrEnum):
@@ -112,48 +85,6 @@ class CapWord(StrEnum):
 
     EVEN = "even"
     NONE = "none"
-
-
-class Action(StrEnum):
-    """What happens to a container over its cap."""
-
-    KILL = "kill"
-    EVICT = "evict"
-    WARN = "warn"
-    NONE = "none"
-
-
-class Mechanism(StrEnum):
-    """What enforces the cap; `auto` is the strongest mechanism that the node supports."""
-
-    AUTO = "auto"
-    DRIVER = "driver"
-    MPS = "mps"
-    WATCHER = "watcher"
-
-
-class OnBusy(StrEnum):
-    """What a change does if the GPUs that it must reconfigure are in use."""
-
-    WAIT = "wait"
-    EVICT = "evict"
-    FAIL = "fail"
-
-
-class AdmissionMode(StrEnum):
-    """How admission policies treat a violation."""
-
-    DENY = "deny"
-    WARN = "warn"
-    AUDIT = "audit"
-    NONE = "none"
-
-
-class AdmissionScope(StrEnum):
-    """Whose pods admission rejects: those of tenants, or those of every namespace except the platform's."""
-
-    TENANTS = "tenants"
-    CLUSTER = "cluster"
 
 
 class Autoscaler(StrEnum):
@@ -331,24 +262,6 @@ class Enforcement(Struct):
     tolerance: Share = Share(bytes=0)
     mechanism: Mechanism = Mechanism.AUTO
     notice_seconds: int | None = None
-
-
-class Rollout(Struct):
-    """How a change reaches nodes. `max_unavailable` is a number of nodes or a percentage such as `10%`.
-
-    With `is_paused` no disruptive change begins; with `windows` it begins only in one of them.
-    """
-
-    max_unavailable: int | str = 1
-    on_busy: OnBusy = OnBusy.WAIT
-    drain_timeout_seconds: int = 1800
-    is_paused: bool = False
-    windows: tuple[Window, ...] = ()
-
-    @property
-    def waiting_seconds(self) -> int:
-        """How long a drain may take."""
-        return 0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds
 
 
 class Require(Struct):

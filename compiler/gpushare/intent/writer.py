@@ -35,13 +35,13 @@ from gpushare.intent.types import (
     Pool,
     Quota,
     Require,
-    Rollout,
     Sharing,
     Stack,
     TimeSlicing,
     Vgpu,
 )
 from gpushare.intent.words import ON_DEMAND
+from gpushare_node.contract.policy import Rollout
 from gpushare_node.contract.struct import Struct, content_of, replace
 from gpushare_node.contract.windows import DAYS, Window
 

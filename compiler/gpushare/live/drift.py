@@ -18,7 +18,6 @@ from gpushare.compare.files import Files, parsed
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import join_first
-from gpushare.intent.types import Backend
 from gpushare.live import belief, dra_drift, live_pools, slices
 from gpushare.live.api_objects import clean, document
 from gpushare.live.live_pools import policy_text
@@ -37,6 +36,7 @@ from gpushare.live.snapshot import (
 )
 from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare.resolved.vm_pool import VmPool
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 

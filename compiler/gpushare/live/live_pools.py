@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpushare.compare.snapshots import PoolSide, of_policy
 from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
-from gpushare.intent.types import Backend
 from gpushare.live.api_objects import clean
 from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import policy
-from gpushare_node.contract.policy import Policy, PolicyError
+from gpushare_node.contract.policy import Backend, Policy, PolicyError
 from gpushare_node.contract.struct import NOTHING, Struct
 
 

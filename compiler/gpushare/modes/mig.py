@@ -7,7 +7,7 @@ from itertools import chain, product
 from gpushare import mig
 from gpushare.catalog.cards import Card, Geometry, MigProfile, usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mechanism, Mig, OnDemand, Sharing
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mig, OnDemand, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import (
     Demand,
@@ -22,6 +22,7 @@ from gpushare.modes.demand import (
     too_small,
 )
 from gpushare.modes.traits import ModeTraits
+from gpushare_node.contract.policy import Mechanism
 
 _Chosen = tuple[Layout, tuple[int, ...]]
 """A layout, and the replicas of each of its profiles."""

@@ -1,10 +1,11 @@
 """Mode `mps`: containers compute on a GPU at the same time, as clients of the device plugin's MPS daemon."""
 
 from gpushare.catalog.cards import Card
-from gpushare.intent.types import Backend, Mechanism, Mps, Sharing
+from gpushare.intent.types import Mps, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, most_caps, too_small
 from gpushare.modes.traits import ModeTraits
+from gpushare_node.contract.policy import Backend, Mechanism
 
 _UNCOUNTED_MIB = 32
 """Room for sixteen CUDA contexts in a container. MPS's limit leaves out 2 MiB of each, which the driver reports as the
@@ -48,7 +49,7 @@ class MpsTraits(ModeTraits[Mps]):
     has_daemon = True
     uncounted_mib = _UNCOUNTED_MIB
     replication_key = "mps"
-    mechanisms = frozenset(Mechanism)
+    mechanisms = frozenset(Mechanism) - {Mechanism.NONE}
     card_facts = (("mps", "MPS"), ("computeCapability", "compute capability"))
     replica_limit = "the device plugin admits {} MPS clients on this card"
     variants = (Variant(word="mps", divide=_divide, memory=MemoryIsolation.CAP, faults=FaultIsolation.NONE),)

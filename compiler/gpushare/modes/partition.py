@@ -9,11 +9,12 @@ from itertools import chain
 
 from gpushare.catalog.cards import Card, DeviceProfile, PartitionMode, usable_bytes
 from gpushare.core.units import MIB
-from gpushare.intent.types import Backend, Layout, MigStrategy, Partition, Sharing
+from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.modes.traits import ModeTraits
 from gpushare.vendors.amd import MANAGER_MODES
+from gpushare_node.contract.policy import Backend
 
 
 def find(card: Card, compute: str, memory: str) -> PartitionMode | None:

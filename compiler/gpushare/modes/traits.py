@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.catalog.cards import Card, DeviceProfile, VgpuType
-from gpushare.intent.types import Backend, Goal, Interval, Layout, LayoutGroup, Mechanism, Pool, Sharing
+from gpushare.intent.types import Goal, Interval, Layout, LayoutGroup, Pool, Sharing
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import MAX_REPLICAS, Variant
+from gpushare_node.contract.policy import Backend, Mechanism
 from gpushare_node.contract.struct import content_of, replace
 
 S = TypeVar("S", bound=Sharing)

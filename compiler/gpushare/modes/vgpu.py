@@ -3,10 +3,11 @@
 from typing import ClassVar
 
 from gpushare.catalog.cards import Card, VgpuType
-from gpushare.intent.types import Backend, Layout, Mechanism, Vgpu
+from gpushare.intent.types import Layout, Vgpu
 from gpushare.intent.words import Mode
 from gpushare.modes.demand import Variant
 from gpushare.modes.traits import ModeTraits
+from gpushare_node.contract.policy import Backend, Mechanism
 
 
 class VgpuTraits(ModeTraits[Vgpu]):

@@ -7,7 +7,7 @@ from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
-from gpushare.intent.types import Amd, Backend, Stack
+from gpushare.intent.types import Amd, Stack
 from gpushare.render import (
     amd,
     argocd,
@@ -31,6 +31,7 @@ from gpushare.render import (
 )
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.steps import amd_release, dra_release, leaving
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import replace
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."

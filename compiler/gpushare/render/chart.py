@@ -17,9 +17,10 @@ from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
-from gpushare.intent.types import Action, OnBusy, Partitioner, Platform, Stack
+from gpushare.intent.types import Platform, Stack
 from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
 from gpushare.vendors import VENDORS
+from gpushare_node.contract.policy import Action, OnBusy, Partitioner
 from gpushare_node.contract.struct import NOTHING
 
 VALUES = "values.yaml"

@@ -8,8 +8,8 @@ from gpushare.backends.mig_parted import ALL_DISABLED
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
-from gpushare.intent.types import Partitioner
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.policy import Partitioner
 
 
 def config(plan: Plan, new_lock: Lock) -> str | None:

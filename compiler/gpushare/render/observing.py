@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import pluralize
-from gpushare.intent.types import AdmissionMode, Stack
+from gpushare.intent.types import Stack
 from gpushare.resolved.plan import Plan
 from gpushare.steps import preparation
+from gpushare_node.contract.tenancy import AdmissionMode
 
 
 def readme(plan: Plan, gitops: Sequence[str] = ()) -> str:

@@ -9,13 +9,13 @@ from gpushare.backends import config_manager
 from gpushare.backends.dra import DRIVER
 from gpushare.catalog.cards import PartitionMode
 from gpushare.core import emit
-from gpushare.intent.types import Backend, Enforcement, Platform, Rollout
+from gpushare.intent.types import Enforcement, Platform
 from gpushare.nodes import taints
 from gpushare.resolved.node_plan import GpuPlan
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import caps
 from gpushare_node.contract import policy
-from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.policy import Backend, Policy
 
 
 def policies(plan: Plan) -> dict[str, str]:
@@ -35,16 +35,16 @@ def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
         mode=policy.Mode(pool.mode.value),
         vendor=policy.Vendor(card.vendor),
         **_PROGRAMS[card.vendor](plan.intent.platform, pool),
-        backend=policy.Backend(wanted.backend.value),
+        backend=wanted.backend,
         dra=_dra(plan, pool),
         gpus=tuple(_gpu(pool, gpu) for gpu in pool.gpus),
         resources=_resources(pool),
         shares=tuple(_shares(pool)),
         enforcement=_enforcement(wanted.enforcement, has_caps=pool.vendor.has_shares),
-        rollout=_rollout(wanted.rollout),
+        rollout=wanted.rollout,
         namespaces=tuple(sorted(wanted.namespaces)),
         repartitioning_taint=policy.RepartitioningTaint(taints.of(wanted.autoscaler).repartitioning),
-        adoption=policy.Adoption(plan.intent.adoption.value),
+        adoption=plan.intent.adoption,
     )
 
 
@@ -58,15 +58,13 @@ def _resources(pool: PoolPlan) -> tuple[tuple[str, int], ...]:
 def _dra(plan: Plan, pool: PoolPlan) -> policy.Dra | None:
     if pool.pool.backend is not Backend.DRA:
         return None
-    by = plan.division.by
-    shares = policy.DraShares(by.value) if by else None
-    return policy.Dra(driver=DRIVER, shares=shares, on_demand=modes.of(pool.pool).is_on_demand)
+    return policy.Dra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
 
 
 def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
     return {
         "stack": policy.Stack(platform.stack.value),
-        "partitioner": policy.Partitioner(platform.partitioner.value),
+        "partitioner": platform.partitioner,
         "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else "",
         "mig_config": pool.mig_config.name if pool.mig_config else None,
     }
@@ -124,18 +122,8 @@ def _shares(pool: PoolPlan) -> Iterator[policy.Share]:
 
 def _enforcement(wanted: Enforcement, *, has_caps: bool) -> policy.Enforcement:
     return policy.Enforcement(
-        action=policy.Action(wanted.action.value),
+        action=wanted.action,
         grace_seconds=wanted.grace_seconds,
-        mechanism=policy.Mechanism(wanted.mechanism.value) if has_caps else policy.Mechanism.NONE,
+        mechanism=wanted.mechanism if has_caps else policy.Mechanism.NONE,
         notice_seconds=wanted.notice_seconds,
-    )
-
-
-def _rollout(wanted: Rollout) -> policy.Rollout:
-    return policy.Rollout(
-        max_unavailable=wanted.max_unavailable,
-        on_busy=policy.OnBusy(wanted.on_busy.value),
-        drain_timeout_seconds=wanted.drain_timeout_seconds,
-        is_paused=wanted.is_paused,
-        windows=wanted.windows,
     )

@@ -20,10 +20,10 @@ from gpushare.compare.changes import (
 )
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, FileKind, SettingChange
-from gpushare.intent.types import Action, OnBusy
 from gpushare.report import comparison_words
 from gpushare.report.comparison_verdict import verdict
 from gpushare.report.document import COUNT, FLAG, TEXT, Document, Member, Shape, array, by_name, fields, optional, record, words
+from gpushare_node.contract.policy import Action, OnBusy
 
 _NAME: Shape[str] = Shape(schema={"type": "string", "minLength": 1}, write=str)
 _ANY: Shape[Any] = Shape(schema={}, write=lambda value: value)

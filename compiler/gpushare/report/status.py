@@ -9,7 +9,6 @@ from functools import partial
 from gpushare import vendors
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_first, pluralize
-from gpushare.intent.types import Backend
 from gpushare.live.devices import Claim, Grant
 from gpushare.live.holders import Holder, largest
 from gpushare.live.observing import Observed, Would
@@ -33,6 +32,7 @@ from gpushare.report.document import (
 )
 from gpushare.report.model import Card, Cards, Column, Form, Format, Lines, Part, Report, Section, T, Table, bare
 from gpushare.report.plan_view import known
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 
 _MAX_NODES = 20

@@ -16,7 +16,7 @@ from gpushare.bundle.artifact import content_hash, digest
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core import emit
-from gpushare.intent.types import AmdStack, Backend, DraShares, Intent, Layout, Partitioner, Pool, Quota
+from gpushare.intent.types import AmdStack, Intent, Layout, Pool, Quota
 from gpushare.nodes import selectors
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
@@ -26,6 +26,7 @@ from gpushare.sharing import caps, claims, shares
 from gpushare.sharing.claims import Division
 from gpushare.sharing.shares import Offer, ShareKind
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.policy import Backend, DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
 
 __all__ = [

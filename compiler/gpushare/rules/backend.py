@@ -10,12 +10,13 @@ from gpushare import modes, vendors
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import Autoscaler, Backend, DraShares, Partitioner, Pool, Requests, SharePlacement, Stack
+from gpushare.intent.types import Autoscaler, Pool, Requests, SharePlacement, Stack
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
 from gpushare.sharing import claims
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.policy import Backend, DraShares, Partitioner
 
 HERE = ("spec", "platform")
 

@@ -11,11 +11,13 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AdmissionMode, DraShares, Pool, Requests
+from gpushare.intent.types import Pool, Requests
 from gpushare.rules.backend import DIVIDING, HERE, device_name, served, shares_by
 from gpushare.rules.rule import RuleContext, pool_path, product, rule, warn_of_pool
 from gpushare.sharing import claims, shares
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.policy import DraShares
+from gpushare_node.contract.tenancy import AdmissionMode
 
 SIZED_LIMITS = "1.38"
 """The release of Kubernetes that is to let limits ask for a part of a device (KEP-6406)."""

@@ -8,26 +8,14 @@ from gpushare.catalog.cards import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
-from gpushare.intent.types import (
-    Action,
-    AdmissionMode,
-    AdmissionScope,
-    Backend,
-    CapValue,
-    CapWord,
-    Enforcement,
-    Intent,
-    Mechanism,
-    MemoryEach,
-    OnBusy,
-    Pool,
-    Requests,
-)
+from gpushare.intent.types import CapValue, CapWord, Enforcement, Intent, MemoryEach, Pool, Requests
 from gpushare.modes.mps import limits_clients
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
 from gpushare.rules.versions import operator_driver
 from gpushare.sharing import caps
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.policy import Action, Backend, Mechanism, OnBusy
+from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 DRIVER_LIMITS_FROM = 615
 """The driver branch from which the driver itself can hold a cgroup to a memory limit."""

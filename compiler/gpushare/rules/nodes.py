@@ -11,11 +11,12 @@ from gpushare import modes, vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
-from gpushare.intent.types import Autoscaler, Backend, Expression, MigStrategy, NodeSelector, Pool
+from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelector, Pool
 from gpushare.nodes import labels, selectors
 from gpushare.nodes.clouds import CLOUDS, Cloud
 from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare_node.contract.policy import Backend
 
 _DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
 REWRITTEN = (

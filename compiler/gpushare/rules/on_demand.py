@@ -12,10 +12,11 @@ from gpushare import mig, modes
 from gpushare.catalog.cards import Geometry
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words, pluralize
-from gpushare.intent.types import Backend, Layout, Pool
+from gpushare.intent.types import Layout, Pool
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare_node.contract.policy import Backend
 
 MAX_ORDERS = 720
 """How many orders of claims are tried: all of those of six profiles. No known card has more plain ones."""

@@ -9,9 +9,10 @@ from gpushare.catalog.cards import MigProfile
 from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import Amd, AmdStack, Backend, MigStrategy, Partitioner, Stack
+from gpushare.intent.types import Amd, AmdStack, MigStrategy, Stack
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.policy import Backend, Partitioner
 
 HERE = ("spec", "platform")
 

@@ -8,11 +8,12 @@ from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
-from gpushare.intent.types import AdmissionMode, CapWord, Pool, Quota
+from gpushare.intent.types import CapWord, Pool, Quota
 from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare.sharing import caps, shares
 from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.tenancy import AdmissionMode
 
 
 class ResolvedQuota(Struct):

@@ -10,9 +10,10 @@ from gpushare import modes
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.units import show_bytes
-from gpushare.intent.types import CapWord, Mechanism, Pool
+from gpushare.intent.types import CapWord, Pool
 from gpushare.modes.mps import limits_clients
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare_node.contract.policy import Mechanism
 
 
 def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:

@@ -12,12 +12,13 @@ from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Partitioner, Platform, Stack
+from gpushare.intent.types import AmdStack, Platform, Stack
 from gpushare.reading import schema
 from gpushare.rules import fields
 from gpushare.rules.rule import RuleContext, rule
 from gpushare.rules.versions import judging_chart
 from gpushare_node.contract import quantity
+from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform", "values")

@@ -15,9 +15,10 @@ from gpushare.catalog.cards import Card, MigProfile
 from gpushare.catalog.upstream import UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Backend, Platform, Pool, SharePlacement, Stack
+from gpushare.intent.types import AmdStack, Platform, Pool, SharePlacement, Stack
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct, replace
 
 HERE = ("spec", "platform")

@@ -12,8 +12,9 @@ from gpushare import modes
 from gpushare.backends.dra import DraDriver
 from gpushare.catalog.cards import Card, DeviceProfile, MigProfile
 from gpushare.core.units import MIB
-from gpushare.intent.types import Backend, DraShares, Intent, Pool
+from gpushare.intent.types import Intent, Pool
 from gpushare.sharing.shares import ShareKind
+from gpushare_node.contract.policy import Backend, DraShares
 from gpushare_node.contract.struct import NOTHING, Struct
 
 Capacity = Mapping[str, str]

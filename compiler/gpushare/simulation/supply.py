@@ -6,10 +6,12 @@ from gpushare import backends
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.core.prices import Price
-from gpushare.intent.types import AdmissionMode, Backend, Pool, SharePlacement
+from gpushare.intent.types import Pool, SharePlacement
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import caps
+from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.tenancy import AdmissionMode
 
 
 class DeviceSupply(Struct):

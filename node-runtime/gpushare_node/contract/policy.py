@@ -315,11 +315,16 @@ class Rollout(Struct):
     With `is_paused` no disruptive change begins; with `windows` it begins only in one of them.
     """
 
-    max_unavailable: int | str
-    on_busy: OnBusy
-    drain_timeout_seconds: int
+    max_unavailable: int | str = 1
+    on_busy: OnBusy = OnBusy.WAIT
+    drain_timeout_seconds: int = 1800
     is_paused: bool = False
     windows: tuple[Window, ...] = ()
+
+    @property
+    def waiting_seconds(self) -> int:
+        """How long a drain may take."""
+        return 0 if self.on_busy is OnBusy.FAIL else self.drain_timeout_seconds
 
 
 class Policy(Struct):

@@ -22,7 +22,7 @@ class _Kind(StrEnum):
     TENANCY = "Tenancy"
 
 
-class Scope(StrEnum):
+class AdmissionScope(StrEnum):
     """The pods that admission covers: those of tenants, or those of every namespace but the platform's."""
 
     TENANTS = "tenants"
@@ -41,7 +41,7 @@ class AdmissionMode(StrEnum):
 class Tenancy(Struct):
     """`ignored` are paths of fields that a newer chart wrote and that this runtime does not know."""
 
-    scope: Scope = Scope.TENANTS
+    scope: AdmissionScope = AdmissionScope.TENANTS
     admission: AdmissionMode = AdmissionMode.NONE
     platform_namespaces: frozenset[str] = frozenset()
     tenant_namespaces: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class Tenancy(Struct):
 
     def has_tenant(self, namespace: str, *, holds_share: bool) -> bool:
         """Whether a pod of this namespace, which is not the platform's, is a tenant. Admission uses the same definition."""
-        return holds_share or self.scope is Scope.CLUSTER or namespace in self.tenant_namespaces
+        return holds_share or self.scope is AdmissionScope.CLUSTER or namespace in self.tenant_namespaces
 
 
 UNKNOWN = Tenancy()
@@ -87,7 +87,7 @@ def read(text: str) -> Tenancy:
     whole["kind"].enum(_Kind)
     spec = whole["spec"].fields("scope", "admission", "platformNamespaces", "tenantNamespaces")
     tenancy = Tenancy(
-        scope=spec["scope"].enum(Scope),
+        scope=spec["scope"].enum(AdmissionScope),
         admission=spec["admission"].enum(AdmissionMode),
         platform_namespaces=_names(spec["platformNamespaces"]),
         tenant_namespaces=_names(spec["tenantNamespaces"]),

@@ -12,7 +12,8 @@ from gpushare.advice.candidates import Isolation
 from gpushare.advice.history import ContainerUse, History
 from gpushare.advice.replay import Measured, Terms, replay
 from gpushare.core.prices import Price
-from gpushare.intent.types import Action, Mig, Sharing, TimeSlicing
+from gpushare.intent.types import Mig, Sharing, TimeSlicing
+from gpushare_node.contract.policy import Action
 from gpushare_node.contract.struct import replace
 from tests.compiler.advice.advised_intents import GIB, MIB, advised, compiled, document
 from tests.compiler.advice.enforced_node import endings, enforced_node

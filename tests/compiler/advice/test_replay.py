@@ -10,7 +10,7 @@ from gpushare.advice import replay
 from gpushare.advice.advised import BackTest
 from gpushare.advice.history import ContainerUse
 from gpushare.advice.replay import ABSENT, Measured, Terms
-from gpushare.intent.types import Action
+from gpushare_node.contract.policy import Action
 from tests.compiler.advice.enforced_node import endings, enforced_node
 from tests.support import scale
 

@@ -19,13 +19,13 @@ from gpushare.intent.types import (
     Mig,
     MigStrategy,
     Mps,
-    Partitioner,
     Platform,
     Pool,
     SharePlacement,
     Sharing,
     TimeSlicing,
 )
+from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import memory, plan, planned, pool
 

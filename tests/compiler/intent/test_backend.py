@@ -6,7 +6,8 @@ import pytest
 
 from gpushare.core import emit
 from gpushare.intent import reader, writer
-from gpushare.intent.types import Backend, Dra, DraShares, DraVia, Intent, Requests
+from gpushare.intent.types import Dra, DraVia, Intent, Requests
+from gpushare_node.contract.policy import Backend, DraShares
 from tests.compiler.intent.texts import found, intent, pool
 
 

@@ -7,10 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from gpushare.core.units import Share
 from gpushare.intent import reader, types
 from gpushare.intent.types import (
-    Action,
     Admission,
-    AdmissionMode,
-    AdmissionScope,
     Balanced,
     CapWord,
     Driver,
@@ -19,7 +16,6 @@ from gpushare.intent.types import (
     Expression,
     Instances,
     LayoutGroup,
-    Mechanism,
     Memory,
     MemoryEach,
     Mig,
@@ -27,18 +23,17 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
-    OnBusy,
     Operator,
-    Partitioner,
     Platform,
     Quota,
     Require,
-    Rollout,
     SharePlacement,
     Stack,
     TimeSlicing,
 )
 from gpushare.reading import schema, source
+from gpushare_node.contract.policy import Action, Mechanism, OnBusy, Partitioner, Rollout
+from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 from gpushare_node.contract.windows import DAYS, Window
 from tests.compiler.reading.test_schemas import INTENT_SCHEMA, mutated
 from tests.compiler.reading.texts import FULL, INTENT

@@ -7,11 +7,12 @@ import pytest
 
 from gpushare.catalog import cards
 from gpushare.core.units import MIB
-from gpushare.intent.types import Backend, CapWord, Dra, DraShares, Exclusive, Memory, Mig, Platform, Pool, Sharing, TimeSlicing
+from gpushare.intent.types import CapWord, Dra, Exclusive, Memory, Mig, Platform, Pool, Sharing, TimeSlicing
 from gpushare.resolved import claim_plan
 from gpushare.resolved.claim_plan import ClaimPlan
 from gpushare.resolved.plan import Plan
 from gpushare.sharing import claims
+from gpushare_node.contract.policy import Backend, DraShares
 from tests.compiler.resolved.builders import plan, pool
 
 NVIDIA = [card for card in map(cards.load, cards.ids()) if card.vendor == "nvidia"]

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from gpushare.core.units import MIB, Share
-from gpushare.intent.types import CapWord, Exclusive, Mechanism, Mig, Mps, Pool, Sharing, TimeSlicing
+from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import memory as memory_rules
 from gpushare.rules import sharing
+from gpushare_node.contract.policy import Mechanism
 from tests.compiler.resolved.builders import check, enforcement, findings, memory, pool, rules_of
 
 RULES = rules_of(memory_rules, sharing)

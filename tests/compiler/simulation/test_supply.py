@@ -9,7 +9,6 @@ from gpushare.core.prices import Price
 from gpushare.core.units import MIB
 from gpushare.intent.types import (
     Admission,
-    AdmissionMode,
     CapWord,
     Exclusive,
     LayoutGroup,
@@ -27,6 +26,7 @@ from gpushare.simulation import engine, supply
 from gpushare.simulation.supply import DeviceSupply
 from gpushare.sizing.sizing import size
 from gpushare.workload.requests import PodRequest, Workload
+from gpushare_node.contract.tenancy import AdmissionMode
 from tests.compiler.resolved.builders import plan, pool
 from tests.compiler.sizing.test_sizing import demanded
 from tests.support import scale

@@ -134,7 +134,7 @@ release: $(SUITES)  ## what a release of this commit consists of, into dist/; AR
 publish: $(SUITES)  ## push dist/ to REGISTRY=registry.example.org/gpushare, sign it with KEY=cosign.key; needs cosign, helm, skopeo
 	$(BIN)/python .ci/publish.py $(REGISTRY) --key $(KEY) $(ARGS)
 
-upload: $(SUITES)  ## upload the wheels and sources of dist/ to PyPI with twine; INDEX=https://packages.example.org for another index
+upload: $(SUITES)  ## upload the wheel and the sources of dist/ to PyPI with twine; INDEX=https://packages.example.org for another index
 	$(BIN)/python .ci/upload.py --index '$(INDEX)'
 
 clean:  ## forget what was built here

@@ -144,8 +144,7 @@ def lacking(base: str | None) -> Iterator[str]:
 
 def contents(version: str, *, with_image: bool) -> set[str]:
     """Return the names of all files of a release."""
-    names = ("gpushare_compiler", "gpushare_node")
-    packages = {f"{name}-{version}{end}" for name in names for end in ("-py3-none-any.whl", ".tar.gz")}
+    packages = {f"gpushare_compiler-{version}{end}" for end in ("-py3-none-any.whl", ".tar.gz")}
     images = {f"gpushare-node-{version}-{one}.{end}" for one in ARCHITECTURES for end in ("oci.tar", "sbom.cdx.json")}
     return packages | {f"gpushare-{version}.tgz", NOTES, PROVENANCE, SUMS} | (images if with_image else set())
 
@@ -159,8 +158,7 @@ def release(version: str, *, with_image: bool, base: str | None) -> None:
         source, made = Path(scratch, "source"), Path(scratch, "dist")
         made.mkdir()
         export(source)
-        for project in (source, source / "node-runtime"):
-            build_python(project, made, seconds)
+        build_python(source, made, seconds)
         build_chart(source, made)
         for archive in (*made.glob("*.tar.gz"), *made.glob("*.tgz")):
             repack(archive, seconds)
@@ -185,7 +183,7 @@ def export(target: Path) -> None:
 
 
 def build_python(project: Path, made: Path, seconds: int) -> None:
-    """Build the sdist, and the wheel from the sdist, which shows that the sdist is complete."""
+    """Build the sdist, and the wheel with both packages from the sdist, which shows that the sdist is complete."""
     _run("-m", "build", "--outdir", made, project, cwd=made, SOURCE_DATE_EPOCH=str(seconds))
 
 

@@ -1,5 +1,6 @@
-"""`make upload`: uploads the wheels and the sources of dist/ to PyPI with twine, or to the package index INDEX.
+"""`make upload`: uploads the wheel and the sources of dist/ to PyPI with twine, or to the package index INDEX.
 
+One name is uploaded, `gpushare-compiler`: a name that our texts used and we had not registered could be registered by anyone.
 A version is published once: a file that is there must be the same, and is left out. On GitHub twine logs in to PyPI as a
 trusted publisher; elsewhere it reads TWINE_USERNAME and TWINE_PASSWORD.
 """
@@ -17,17 +18,19 @@ from pathlib import Path
 
 from publish import DIST, PublishError, released
 
+PROJECT = "gpushare-compiler"
+
 _SIMPLE = "application/vnd.pypi.simple.v1+json"
 
 
 def main() -> int:
     """Upload; return 0, or 1 with the reason."""
-    parser = argparse.ArgumentParser(description="Upload the wheels and the sources of dist/ to a package index.")
+    parser = argparse.ArgumentParser(description="Upload the wheel and the sources of dist/ to a package index.")
     parser.add_argument("--index", default="", help="its address, with the paths simple/ and legacy/; PyPI, if empty")
     index = parser.parse_args().index.rstrip("/")
     try:
         released()
-        files = missing(f"{index or 'https://pypi.org'}/simple", sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]))
+        files = missing(f"{index or 'https://pypi.org'}/simple", distributions(DIST))
         if files:
             # Without `--repository-url` twine knows PyPI, and logs in there as a trusted publisher.
             upload(files, ["--repository-url", f"{index}/legacy/"] if index else [])
@@ -38,19 +41,27 @@ def main() -> int:
     return 0
 
 
+def distributions(folder: Path) -> list[Path]:
+    """Return the wheel and the sources in the folder. PublishError if one is of another project."""
+    files = sorted([*folder.glob("*.whl"), *folder.glob("*.tar.gz")])
+    others = [file.name for file in files if file.name.partition("-")[0] != PROJECT.replace("-", "_")]
+    if others:
+        raise PublishError(f"dist/ has {', '.join(others)}: nothing but {PROJECT} is uploaded")
+    return files
+
+
 def missing(simple: str, files: Sequence[Path]) -> list[Path]:
     """Return the files that the index lacks. PublishError if it has another file of that name, or does not answer."""
     published: dict[str, str] = {}
-    for project in sorted({file.name.partition("-")[0].replace("_", "-") for file in files}):
-        request = urllib.request.Request(f"{simple}/{project}/", headers={"Accept": _SIMPLE})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                published |= {file["filename"]: file["hashes"]["sha256"] for file in json.load(answer)["files"]}
-        except urllib.error.HTTPError as problem:
-            if problem.code != 404:
-                raise PublishError(f"{simple} cannot be asked: {problem}") from problem
-        except OSError as problem:
+    request = urllib.request.Request(f"{simple}/{PROJECT}/", headers={"Accept": _SIMPLE})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            published |= {file["filename"]: file["hashes"]["sha256"] for file in json.load(answer)["files"]}
+    except urllib.error.HTTPError as problem:
+        if problem.code != 404:
             raise PublishError(f"{simple} cannot be asked: {problem}") from problem
+    except OSError as problem:
+        raise PublishError(f"{simple} cannot be asked: {problem}") from problem
     for file in files:
         if published.get(file.name, digest := hashlib.sha256(file.read_bytes()).hexdigest()) != digest:
             raise PublishError(f"{simple} has another {file.name}: a version is published once")

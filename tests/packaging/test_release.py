@@ -165,6 +165,11 @@ def test_non_root_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "root's rights" in told
 
 
+def test_a_release_has_one_distribution() -> None:
+    python = {name for name in RELEASE.contents("1.0", with_image=True) if name.endswith((".whl", ".tar.gz"))}
+    assert python == {"gpushare_compiler-1.0-py3-none-any.whl", "gpushare_compiler-1.0.tar.gz"}
+
+
 def test_the_notes_are_the_section_of_the_version_alone() -> None:
     newest = "# Changelog\n\n## 1.10.0 — unreleased\n\n- c\n\n"
     changelog = f"{newest}## 1.1.0 — 2026-01-01\n\n- a\n\n### Fixes\n\n- b\n\n## 1.0.0\n\n- d"

@@ -23,7 +23,7 @@ _JSON = "application/vnd.pypi.simple.v1+json"
 def package_index(folder: Path, own: Sequence[str] = ("gpushare", "gpushare-compiler", "gpushare-node")) -> Iterator[str]:
     """Serve the files of `folder` as an index, and take uploads into it. Yields the address.
 
-    A project of `own` without files does not exist; PyPI is never asked for one.
+    A project of `own` without files does not exist; PyPI is never asked for one. The node runtime is not published.
     """
     found = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False

@@ -125,16 +125,16 @@ def test_a_tag_is_built_published_and_installed_by_the_commands_of_the_workflow(
     assert arguments[:4] == ["release", "create", f"v{__version__}", "--verify-tag"]
     assert {f"dist/{path.name}" for path in (runner.tree / "dist").iterdir()} <= set(arguments)
 
-    # The packages.
-    assert len(list((tmp_path / "index").iterdir())) == 4
+    # The package: one name on the index, with both import packages.
+    names = {f"gpushare_compiler-{__version__}{end}" for end in ("-py3-none-any.whl", ".tar.gz")}
+    assert {path.name for path in (tmp_path / "index").iterdir()} == names
     venv, index = tmp_path / "empty", runner.environment["INDEX"]
-    runner.shell(
-        f"python3 -m venv {venv} && {venv}/bin/pip install --quiet --index-url {index}/simple gpushare-compiler gpushare-node"
-    )
+    runner.shell(f"python3 -m venv {venv} && {venv}/bin/pip install --quiet --index-url {index}/simple gpushare-compiler")
     assert runner.shell(f"{venv}/bin/gpushare --version").split()[-1] == __version__
-    assert runner.shell(f"{venv}/bin/gpushare-node --version").split()[-1] == __version__
+    assert runner.shell(f"{venv}/bin/python -c 'import gpushare_node; print(gpushare_node.__version__)'").strip() == __version__
+    assert not (venv / "bin/gpushare-node").exists()
 
     # A version is published once, and a publication that was cut off is completed.
-    (tmp_path / "index" / f"gpushare_node-{__version__}.tar.gz").unlink()
+    (tmp_path / "index" / f"gpushare_compiler-{__version__}.tar.gz").unlink()
     assert f"uploaded 1 files to {index}" in runner.shell("make upload")
     assert f"uploaded 0 files to {index}" in runner.shell("make upload")

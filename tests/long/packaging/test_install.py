@@ -21,7 +21,14 @@ from tests.support.fake_api.server import ApiServer
 from tests.support.package_index import package_index
 from tests.support.paths import ROOT
 
-DATA = ["compiler/gpushare/schemas", "compiler/gpushare/findings", "profiles", "templates", "charts"]
+FOLDERS = {
+    "compiler/gpushare": "gpushare",
+    "node-runtime/gpushare_node": "gpushare_node",
+    "profiles": "gpushare/profiles",
+    "templates": "gpushare/templates",
+    "charts": "gpushare/charts",
+}
+"""Where the wheel has the files of a folder."""
 
 
 def run(*command: object, cwd: Path, **more: str) -> str:
@@ -39,19 +46,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def distributions(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of each project the sdist, and the wheel built from the sdist, by the names of project and file."""
+    """The sdist, and the wheel built from the sdist, by the names of project and file."""
     folder = tmp_path_factory.mktemp("dist")
-    for project in (clone, clone / "node-runtime"):
-        run(sys.executable, "-m", "build", "--outdir", folder, project, cwd=folder)
+    run(sys.executable, "-m", "build", "--outdir", folder, clone, cwd=folder)
     return {f"{path.name.partition('-')[0]}{path.suffix}": path for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def wheels(distributions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheels(clone: Path, distributions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What both projects and their builds need: to choose it from all releases of all projects takes half a minute, once."""
     folder = tmp_path_factory.mktemp("wheels")
     builds = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    ours = [path for path in distributions.values() if path.suffix == ".whl"]
+    ours = [distributions["gpushare_compiler.whl"], clone / "node-runtime"]
     run(sys.executable, "-m", "pip", "download", "-q", "--dest", folder, *ours, *builds, cwd=folder)
     return folder
 
@@ -128,6 +134,8 @@ def test_a_line_of_our_texts_installs_what_it_names(
     git(clone, "tag", f"v{__version__}")
     index.mkdir()
     for name, path in {path.name: path for path in (*wheels.iterdir(), *distributions.values())}.items():
+        if name.startswith("gpushare_node"):  # no index has it
+            continue
         (index / name).symlink_to(path)
     source = named_source()
     repository = source.removeprefix("git+").rpartition("@")[0]
@@ -147,7 +155,7 @@ def test_a_line_of_our_texts_installs_what_it_names(
     installed = {path.name for path in (venv / "bin").iterdir()}
     for project in install_lines.projects(line):
         run(sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "show", "--quiet", project, cwd=tmp_path)
-    assert ("gpushare-node" in installed) == ("node-runtime" in line or "gpushare-node" in line)
+    assert ("gpushare-node" in installed) == ("node-runtime" in line)
     if "gpushare-node" in installed:
         assert run(venv / "bin" / "gpushare-node", "--version", cwd=tmp_path).startswith("gpushare-node ")
     has_compiler = {".", '"$GPUSHARE"'} & set(line.split()) or "gpushare-compiler" in install_lines.projects(line)
@@ -158,14 +166,14 @@ def test_a_line_of_our_texts_installs_what_it_names(
         advises(venv, tmp_path / "empty")
 
 
-def test_wheel_and_sdist_hold_every_data_file(clone: Path, distributions: dict[str, Path]) -> None:
-    files = (path for folder in DATA for path in (clone / folder).rglob("*") if path.is_file())
-    data = [path for path in files if path.suffix not in {".py", ".pyc"}]
+def test_wheel_and_sdist_hold_every_file(clone: Path, distributions: dict[str, Path]) -> None:
+    assert {name.partition(".")[0] for name in distributions} == {"gpushare_compiler"}
     with zipfile.ZipFile(distributions["gpushare_compiler.whl"]) as wheel:
         inside = set(wheel.namelist())
     with tarfile.open(distributions["gpushare_compiler.gz"]) as sdist:
         packed = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
-    for path in data:
-        name = str(path.relative_to(clone))
-        assert name in packed, f"{name} is not in the sdist"
-        assert f"gpushare/{name.removeprefix('compiler/gpushare/')}" in inside, f"{name} is not in the wheel"
+    for folder, place in FOLDERS.items():
+        for path in (clone / folder).rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                assert str(path.relative_to(clone)) in packed, f"{path} is not in the sdist"
+                assert f"{place}/{path.relative_to(clone / folder)}" in inside, f"{path} is not in the wheel"

@@ -4,19 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from gpushare_node.adapters.host.state_dir import Published, StateDir, UnselectedMark
-from gpushare_node.adapters.kube.cluster import (
-    MIG_LABEL,
-    PLUGIN_LABEL,
-    POOL_LABEL,
-    PROFILE_LABEL,
-    RELEASE_ANNOTATION,
-    RETRY_ANNOTATION,
-    VENDOR_LABEL,
-    Cluster,
-    NodeView,
-    PodView,
-)
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, Cluster, NodeView, PodView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
+from gpushare_node.contract.names import POOL_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, RETRY_ANNOTATION, VENDOR_LABEL
 from gpushare_node.contract.policy import Partitioner, Policy, Vendor
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock

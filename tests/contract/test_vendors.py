@@ -53,7 +53,6 @@ BY_NAME = {
     "backends/dra.py": "NVIDIA's DRA driver",
     "catalog/upstream.py": "the charts of the stacks, which are NVIDIA's",
     "compare/value_effects.py": "a change of NVIDIA's stack",
-    "intent/types.py": "the runtime class of those stacks",
     "live/inventory.py": "the operator's ClusterPolicies",
     "live/rights.py": "the right to read them",
     "monitoring/alerts.py": "the remedy of an alert on MPS",

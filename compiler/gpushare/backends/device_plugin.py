@@ -14,8 +14,8 @@ from gpushare.backends.requests import ExtendedResources
 from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import DeviceProfile
 from gpushare.intent.types import MigStrategy, Pool, SharePlacement
-from gpushare.nodes.own_labels import PROFILE_LABEL
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.names import PROFILE_LABEL
 
 SHARED_SUFFIX = ".shared"
 

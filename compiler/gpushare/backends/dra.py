@@ -14,8 +14,8 @@ from gpushare.bundle.artifact import content_hash
 from gpushare.catalog.cards import Card, DeviceProfile
 from gpushare.intent.types import Pool, Requests
 from gpushare.modes import of
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.names import BACKEND_LABEL
 
 DRIVER = NVIDIA.dra_driver
 """The name of the driver in slices and claims, and the domain of its attributes."""

@@ -14,7 +14,7 @@ from gpushare.compare.gitops_effects import of_gitops
 from gpushare.compare.policy_effects import of_policy
 from gpushare.compare.stack_effects import of_namespace, of_upstream
 from gpushare.compare.value_effects import of_values
-from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import NOTHING
 
 

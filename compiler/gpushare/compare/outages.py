@@ -8,8 +8,8 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.intent.types import Requests
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.vendors import VENDORS
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, OnBusy
 from gpushare_node.contract.windows import Window, locate
 

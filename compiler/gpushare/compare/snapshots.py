@@ -9,10 +9,10 @@ from gpushare import backends, mig, modes, vendors
 from gpushare.catalog.cards import Card, Geometry
 from gpushare.core.units import MIB
 from gpushare.intent.types import NodeSelector, Pool, Requests
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.resolved.node_plan import DevicePlan
 from gpushare.vendors.amd import AMD
 from gpushare.vendors.vendor import Vendor
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, DesiredGpu, Policy, Share
 from gpushare_node.contract.struct import NOTHING, Struct, content_of, replace
 

@@ -14,7 +14,7 @@ from gpushare.importing.node_layouts import Layouts
 from gpushare.importing.parts import Notes
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import MACHINE_LABEL, gpus_of_machine, unconfirmed_gpus_of_machine
-from gpushare.nodes.own_labels import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend
 
 WORKLOAD, PLUGIN = "nvidia.com/gpu.workload.config", "nvidia.com/gpu.deploy.device-plugin"

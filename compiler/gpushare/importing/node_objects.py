@@ -12,8 +12,8 @@ from gpushare.importing import card_names
 from gpushare.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.importing.parts import Part
 from gpushare.nodes.clouds import CLOUDS
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 

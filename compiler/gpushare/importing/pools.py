@@ -22,7 +22,7 @@ from gpushare.importing.parts import Notes, Part
 from gpushare.importing.selecting import LABEL, Selected, Selector
 from gpushare.importing.sharing_fields import SharingSource
 from gpushare.nodes.clouds import CLOUDS, MACHINE_LABEL
-from gpushare.nodes.own_labels import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.struct import Struct, replace
 
 _SHOWN = (

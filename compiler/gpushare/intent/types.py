@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.core.prices import Price
 from gpushare.core.units import Share
 from gpushare.intent.words import Mode
-from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.names import OPERATOR_RUNTIME_CLASS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
@@ -408,7 +408,7 @@ class Platform(Struct):
         chosen = self.own_runtime_class
         if self.stack is Stack.GPU_OPERATOR:
             # The CRD's default for an empty value.
-            chosen = self.values.get("operator", {}).get("runtimeClass") or NVIDIA.runtime_class
+            chosen = self.values.get("operator", {}).get("runtimeClass") or OPERATOR_RUNTIME_CLASS
         elif self.stack is Stack.DEVICE_PLUGIN:
             chosen = self.values.get("runtimeClassName")
         return chosen or ""

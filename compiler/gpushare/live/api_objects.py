@@ -24,7 +24,7 @@ from gpushare.live.snapshot import (
     LiveQuota,
     Pod,
 )
-from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.names import POLICY_ANNOTATION, POOL_LABEL, PREFIX, WOULD_ANNOTATION
 from gpushare_node.contract.objects import (
     claimed_limits,
     container_resources,
@@ -39,8 +39,6 @@ from gpushare_node.contract.struct import NOTHING, replace
 
 Json = Mapping[str, Any]
 
-_OURS = "gpushare.dev/"
-_WOULD = "gpushare.dev/would"
 _GPUS = (*vendors.GPU_RESOURCES, OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
 _MAX_LENGTH = 1_000
 
@@ -57,8 +55,8 @@ def node(item: Json) -> LiveNode:
     metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
     conditions = {clean(one.get("type")): one for one in mappings(status, "conditions")}
     labels = {sys.intern(clean(key)): clean(value) for key, value in mapping(metadata, "labels").items()}
-    marks = {key: value for key, value in mapping(metadata, "annotations").items() if str(key).startswith(_OURS)}
-    would = marks.pop(_WOULD, None)
+    marks = {key: value for key, value in mapping(metadata, "annotations").items() if str(key).startswith(PREFIX)}
+    would = marks.pop(WOULD_ANNOTATION, None)
     notes = {clean(key): clean(value) for key, value in marks.items()}
     return LiveNode(
         name=clean(metadata.get("name")),
@@ -122,7 +120,7 @@ def pod(item: Json) -> Pod:
         requests=_requests(spec),
         containers=tuple(clean(one.get("name")) for one in mappings(spec, "containers")),
         problems=tuple(_problems(status)),
-        labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(_OURS)},
+        labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(PREFIX)},
         created=clean(metadata.get("creationTimestamp")),
         uid=clean(metadata.get("uid")),
         claims=tuple(_pod_claims(spec, status)),
@@ -223,7 +221,7 @@ def daemonset(item: Json) -> DaemonSet:
     return DaemonSet(
         name=clean(metadata.get("name")),
         pool=clean(mapping(metadata, "labels").get(POOL_LABEL)),
-        policy=clean(marks.get("gpushare.dev/policy")),
+        policy=clean(marks.get(POLICY_ANNOTATION)),
         terms=tuple(map(_term, mappings(required, "nodeSelectorTerms"))) if required else None,
         node_selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()},
         image=clean(containers[0].get("image")) if containers else "",

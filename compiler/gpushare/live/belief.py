@@ -11,7 +11,7 @@ from gpushare.live.live_pools import LivePool
 from gpushare.live.observing import is_observed
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, Snapshot
-from gpushare.nodes.own_labels import AWAY, AWAY_LABEL
+from gpushare_node.contract.names import AWAY, RUNTIME_LABEL
 
 NOT_RUNNING = "RuntimeNotRunning"
 """The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
@@ -70,8 +70,8 @@ def _trouble(node: LiveNode, condition: Condition, daemonset: DaemonSet, snapsho
 
 
 def _why_away(node: LiveNode, daemonset: DaemonSet) -> str:
-    if node.labels.get(AWAY_LABEL) == AWAY:
-        return f"the label {AWAY_LABEL}={AWAY} keeps the runtime off the node"
+    if node.labels.get(RUNTIME_LABEL) == AWAY:
+        return f"the label {RUNTIME_LABEL}={AWAY} keeps the runtime off the node"
     lacks = next(((key, value) for key, value in daemonset.node_selector.items() if node.labels.get(key) != value), None)
     away = "no pod of the runtime is on the node"
     if lacks is None:

@@ -9,7 +9,7 @@ from gpushare.live.cause import Cause
 from gpushare.live.live_pools import LivePools
 from gpushare.live.slices import NodeOffer
 from gpushare.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
-from gpushare.nodes.own_labels import AWAY_LABEL
+from gpushare_node.contract.names import RUNTIME_LABEL
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
@@ -96,7 +96,7 @@ def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
 def _of_reason(reason: str, message: str) -> Cause:
     if reason == belief.NOT_RUNNING:
         remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
-        remedy += f"{AWAY_LABEL}, or is not selected."
+        remedy += f"{RUNTIME_LABEL}, or is not selected."
         return Cause(what=f"{reason}: {message}.", remedy=remedy)
     known = REASONS.get(reason)
     detail = f": {message.removesuffix('.')}." if message else "."

@@ -25,8 +25,8 @@ from gpushare.live.devices import (
     Slice,
     Taint,
 )
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import quantity
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.objects import device_taints, mapping, mappings
 from gpushare_node.contract.struct import NOTHING
 

@@ -34,8 +34,8 @@ from gpushare.live.snapshot import (
     LiveNode,
     Snapshot,
 )
-from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare.resolved.vm_pool import VmPool
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct

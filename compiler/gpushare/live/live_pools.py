@@ -12,8 +12,8 @@ from gpushare.live.api_objects import clean
 from gpushare.live.devices import INSTANCE, WHOLE, Device
 from gpushare.live.node_affinity import pool_of
 from gpushare.live.snapshot import DaemonSet, LiveNode, Snapshot
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare_node.contract import policy
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, Policy, PolicyError
 from gpushare_node.contract.struct import NOTHING, Struct
 

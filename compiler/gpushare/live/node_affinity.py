@@ -10,11 +10,11 @@ from typing import Any
 
 from gpushare import vendors
 from gpushare.live.snapshot import LiveNode
-from gpushare.nodes.own_labels import AWAY_LABEL, POOL_LABEL
 from gpushare_node.contract import objects
+from gpushare_node.contract.names import POOL_LABEL, RUNTIME_LABEL
 
 Terms = Iterable[Mapping[str, Any]]
-_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), AWAY_LABEL)
+_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), RUNTIME_LABEL)
 
 
 def pool_of(node: LiveNode, terms: Mapping[str, Terms | None]) -> str:

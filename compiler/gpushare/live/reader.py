@@ -26,8 +26,8 @@ from gpushare.live.snapshot import (
     RuntimeMetrics,
     Snapshot,
 )
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.vendors.amd import AMD
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.struct import Struct, replace
 
 _OURS = "app.kubernetes.io/name=gpushare"

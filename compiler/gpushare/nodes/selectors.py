@@ -12,7 +12,7 @@ from typing import Any
 from gpushare.intent.types import NodeSelector, Pool
 from gpushare.nodes import labels
 from gpushare.nodes.labels import LabelSet, Region
-from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.names import POOL_LABEL
 
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. The scheduler checks every term on every node."""

@@ -1,27 +1,20 @@
-"""The keys of our taints: on nodes whose GPUs are not what their pool promises, with effect NoSchedule.
-
-The node runtime and the chart have the same keys; a test of the contract compares them. An autoscaler simulates the nodes that
-it would add. Cluster Autoscaler copies the taints of a node of the group into that simulation, except those with its own
-prefixes: `startup-taint`, for a node that is not ready before the taint goes, and `status-taint`, for a state that passes. It
-knows both since 1.29 (https://github.com/kubernetes/autoscaler/releases/tag/cluster-autoscaler-1.29.0). Karpenter reads the key
-of the start-up taint in its NodePool (https://karpenter.sh/docs/concepts/nodepools/#cilium-startup-taint).
-"""
+"""Our taints by the autoscaler of a pool: why there are several keys says `gpushare_node.contract.names`."""
 
 from gpushare.intent.types import Autoscaler
+from gpushare_node.contract.names import NOT_READY_TAINTS, REPARTITIONING_TAINTS
 from gpushare_node.contract.struct import Struct
 
 
 class Taints(Struct):
     """The keys of one pool: from a node's start until its layout is verified, and while its GPUs are changed."""
 
-    not_ready: str = "gpushare.dev/not-ready"
-    repartitioning: str = "gpushare.dev/repartitioning"
+    not_ready: str
+    repartitioning: str
 
 
-_DEFAULT = Taints()
-_CLUSTER_AUTOSCALER = Taints(
-    not_ready="startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready",
-    repartitioning="status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning",
+_DEFAULT, _CLUSTER_AUTOSCALER = (
+    Taints(not_ready=start, repartitioning=change)
+    for start, change in zip(NOT_READY_TAINTS, REPARTITIONING_TAINTS, strict=True)
 )
 
 OUR_TAINTS = tuple(key for taints in (_DEFAULT, _CLUSTER_AUTOSCALER) for key in (taints.not_ready, taints.repartitioning))

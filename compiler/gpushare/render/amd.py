@@ -17,10 +17,10 @@ from gpushare.catalog import amd_charts
 from gpushare.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import AmdStack, Platform, Stack
-from gpushare.nodes.own_labels import POOL_LABEL, VENDOR_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL
 
 FOLDER = "chart/files/amd"
 CONFIG = f"{FOLDER}/config.json"

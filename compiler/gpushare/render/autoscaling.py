@@ -12,9 +12,9 @@ from gpushare.core.wording import join_words, pluralize
 from gpushare.intent.types import Autoscaler
 from gpushare.nodes import taints
 from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.nodes.selectors import region
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend
 
 _INTRODUCTION = """# Autoscaling

@@ -16,11 +16,11 @@ from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Stack
-from gpushare.nodes.own_labels import BACKEND_LABEL, POOL_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import claims
 from gpushare.sharing.claims import Bound, Capacity, Shape
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
 
 Document = dict[str, Any]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from gpushare.core import emit
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan
 from gpushare.steps import leaving
 from gpushare.vendors.nvidia import NVIDIA
+from gpushare_node.contract.names import BACKEND_LABEL
 
 _STEPS = """# The device plugin that is already there
 

@@ -11,11 +11,11 @@ from gpushare.core import emit
 from gpushare.core.wording import join_words
 from gpushare.intent import gitops
 from gpushare.intent.types import Requests, Stack
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import claims
 from gpushare.sharing.claims import Shape
 from gpushare.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Action, Backend, Partitioner
 
 _OURS = "app.kubernetes.io/name=gpushare"

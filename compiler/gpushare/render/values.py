@@ -13,10 +13,10 @@ from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
 from gpushare.intent.types import Stack
 from gpushare.monitoring import dcgm_fields
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend, Partitioner
 
 Values = dict[str, Any]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
 from gpushare.intent.types import AmdStack, Stack
-from gpushare.nodes.own_labels import VENDOR_LABEL
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare_node.contract.names import VENDOR_LABEL
 
 _RELEASES = {AmdStack.GPU_OPERATOR: "amd-gpu-operator", AmdStack.DEVICE_PLUGIN: "amd-device-plugin"}
 """What Helm calls what it installed."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from gpushare.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia
-from gpushare.nodes.own_labels import BACKEND_LABEL
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.names import BACKEND_LABEL
 
 _NAME = upstream.FILES[upstream.DRA]
 _VALUES = f"{_NAME}/values.yaml"

@@ -20,7 +20,6 @@ AMD = Vendor(
     deploy_labels=None,
     charts={"amd-gpu-operator": "gpu-operator-charts", "amd-device-plugin": "amd-gpu"},
     cluster_kinds=("DeviceConfig",),
-    runtime_class="",
     catalogue="amd",
     tool="amd-smi",
     shown_by=("ls", "/dev/kfd", "/dev/dri"),

@@ -14,7 +14,6 @@ NVIDIA = Vendor(
     deploy_labels="nvidia.com/gpu.deploy.",
     charts={"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"},
     cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
-    runtime_class="nvidia",
     catalogue="cards",
     tool="nvidia-smi",
     shown_by=("nvidia-smi", "-L"),

@@ -23,8 +23,7 @@ class Vendor(Struct):
     `change_seconds` must be left of a rollout's window in addition to the drain's time: the node runtime's bound for a change.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
-    `runtime_class` is the operator's default; `catalogue` the folder of cards under `profiles/`; `tool` shows a node's GPUs,
-    `shown_by` those of a container.
+    `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
 
     `has_shares`: the plugin offers a device to several containers, whose caps the node runtime enforces; elsewhere the driver
     bounds a device. `is_made_whole`: a node that is released gets whole GPUs again; elsewhere they stay as they are, and what
@@ -42,7 +41,6 @@ class Vendor(Struct):
     deploy_labels: str | None
     charts: Mapping[str, str]
     cluster_kinds: tuple[str, ...]
-    runtime_class: str
     catalogue: str
     tool: str
     shown_by: tuple[str, ...]

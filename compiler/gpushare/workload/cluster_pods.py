@@ -14,10 +14,10 @@ from gpushare import vendors
 from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_label_key
 from gpushare.core.wording import join_words, pluralize, shorten
-from gpushare.nodes.own_labels import POOL_LABEL
 from gpushare.workload.objects import Entry
 from gpushare.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
 from gpushare_node.contract import objects, quantity
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import Struct, replace
 
 _OTHER_GPUS = re.compile(r"(?:[^/]*\.)?gpu\.[^/]*/.|.*/(?:.*[.-])?(?:v?gpu|xpu|gaudi)(?:[.-].*)?\Z")

@@ -1,10 +1,11 @@
 """`assert`: whether the node's GPUs, and what it offers to Kubernetes, match the policy. Reads only."""
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, PROFILE_LABEL, ClusterError, NodeView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError, NodeView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Exit, Run, read_policy
 from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
+from gpushare_node.contract.names import BACKEND_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import claim, layout_request

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from gpushare_node.contract.names import REPARTITIONING_TAINTS
 from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.windows import DAYS, Window
@@ -199,8 +200,8 @@ class RepartitioningTaint(StrEnum):
     Cluster Autoscaler simulates the nodes that it would add: it copies the taints of a node of the group, but not the second.
     """
 
-    DEFAULT = "gpushare.dev/repartitioning"
-    CLUSTER_AUTOSCALER = "status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning"
+    DEFAULT = REPARTITIONING_TAINTS[0]
+    CLUSTER_AUTOSCALER = REPARTITIONING_TAINTS[1]
 
 
 class Adoption(StrEnum):

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.host.state_files import Notice
-from gpushare_node.adapters.kube.cluster import FIRST_CAPS_ANNOTATION, Cluster, ClusterError
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
 from gpushare_node.adapters.kube.informers import NodeInformer
+from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock
 from gpushare_node.enforce.work_queue import WorkQueue

@@ -11,20 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
-from gpushare_node.adapters.kube.cluster import (
-    BACKEND_LABEL,
-    PLUGIN_LABEL,
-    POOL_LABEL,
-    RELEASE_ANNOTATION,
-    RELEASED_ANNOTATION,
-    Cluster,
-    ClusterError,
-    Event,
-    EventType,
-    Eviction,
-    NodeView,
-)
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Cluster, ClusterError, Event, EventType, Eviction, NodeView
 from gpushare_node.adapters.kube.connection import jitter
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from gpushare_node.adapters.host.programs import Machine, this_machine
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.cluster import RETRY_ANNOTATION
+from gpushare_node.contract.names import RETRY_ANNOTATION
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct

@@ -16,17 +16,11 @@ service, and what is left of the change waits for no window. A node that DRA doe
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpushare_node.adapters.kube.cluster import (
-    BACKEND_LABEL,
-    NO_BACKEND,
-    PLUGIN_DEPLOY_LABEL,
-    ClusterError,
-    NodeView,
-    PodView,
-)
+from gpushare_node.adapters.kube.cluster import PLUGIN_DEPLOY_LABEL, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.adapters.kube.slices import are_on_demand
 from gpushare_node.backends.backend import CheckpointError, about_unregistered, cleanup_commands
+from gpushare_node.contract.names import BACKEND_LABEL, NO_BACKEND
 from gpushare_node.contract.policy import Backend, Policy, Stack
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace

@@ -5,7 +5,8 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 
 from enum import Enum
 
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, NOT_READY_TAINTS, PLUGIN_LABEL, RETRY_ANNOTATION, NodeView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, NodeView
+from gpushare_node.contract.names import NOT_READY_TAINTS, RETRY_ANNOTATION
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace

@@ -9,18 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import (
-    BACKEND_LABEL,
-    CHANGE_TAINTS,
-    NOT_READY_TAINTS,
-    PLUGIN_LABEL,
-    ClusterError,
-    NodeView,
-    PodView,
-)
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.backends.backend import Backend, CheckpointError
 from gpushare_node.contract import policy as policies
+from gpushare_node.contract.names import BACKEND_LABEL, NOT_READY_TAINTS
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct

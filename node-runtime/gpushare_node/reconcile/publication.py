@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Eviction, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Eviction, NodeView, PodView
 from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace

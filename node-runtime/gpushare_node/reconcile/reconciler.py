@@ -4,18 +4,9 @@ An attempt finds out whether the node is the pool's, another pool's, or to be re
 way out GPU clients are resumed and the journal shows how far the change came; the next attempt starts from what it finds.
 """
 
-from gpushare_node.adapters.kube.cluster import (
-    CHANGE_TAINTS,
-    POOL_LABEL,
-    RELEASED_ANNOTATION,
-    RETRY_ANNOTATION,
-    WOULD_ANNOTATION,
-    Cluster,
-    ClusterError,
-    NodeView,
-    PodView,
-)
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, Cluster, ClusterError, NodeView, PodView
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.names import POOL_LABEL, RELEASED_ANNOTATION, RETRY_ANNOTATION, WOULD_ANNOTATION
 from gpushare_node.contract.policy import Backend, Partitioner
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace

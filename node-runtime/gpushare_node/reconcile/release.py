@@ -8,18 +8,9 @@ import hashlib
 from collections.abc import Sequence
 
 from gpushare_node import membership
-from gpushare_node.adapters.kube.cluster import (
-    CHANGE_TAINTS,
-    FIRST_CAPS_ANNOTATION,
-    MIG_LABEL,
-    NOT_READY_TAINTS,
-    PLUGIN_LABEL,
-    POOL_LABEL,
-    PROFILE_LABEL,
-    RELEASED_ANNOTATION,
-    NodeView,
-)
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, MIG_LABEL, PLUGIN_LABEL, NodeView
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION, NOT_READY_TAINTS, POOL_LABEL, PROFILE_LABEL, RELEASED_ANNOTATION
 from gpushare_node.contract.policy import (
     Action,
     Backend,

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.state_dir import StateDirError, StateDirLockedError
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, POOL_LABEL, RELEASE_ANNOTATION, RETRY_ANNOTATION, ClusterError
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, ClusterError
+from gpushare_node.contract.names import POOL_LABEL, RELEASE_ANNOTATION, RETRY_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Stopped

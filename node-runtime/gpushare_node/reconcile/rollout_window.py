@@ -15,7 +15,8 @@ What the plugin offers at the moment does not count: while it restarts it offers
 """
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import PROFILE_LABEL, VENDOR_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import NodeView
+from gpushare_node.contract.names import PROFILE_LABEL, VENDOR_LABEL
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct

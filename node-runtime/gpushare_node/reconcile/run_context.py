@@ -8,19 +8,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
-from gpushare_node.adapters.kube.cluster import (
-    POOL_LABEL,
-    Cluster,
-    ClusterError,
-    Event,
-    EventType,
-    Eviction,
-    NodeView,
-    PodView,
-    Taint,
-)
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, NodeView, PodView, Taint
 from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
 from gpushare_node.contract import policy as policies
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
 from gpushare.nodes import labels, selectors
-from gpushare.nodes.own_labels import POOL_LABEL
+from gpushare_node.contract.names import POOL_LABEL
 from tests.support import scale
 from tests.support.costs import grows_in_line
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, ClusterError
+from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, ApiEndpoint, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.informers import NodeInformer, PodInformer, SliceInformer
@@ -38,6 +38,7 @@ from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.cli.wiring import WatchedSlices
 from gpushare_node.contract import policy as policies
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy

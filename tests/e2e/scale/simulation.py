@@ -25,13 +25,7 @@ from typing import Any
 import yaml
 
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.adapters.kube.cluster import (
-    BACKEND_LABEL,
-    NO_BACKEND,
-    PLUGIN_LABEL,
-    REPARTITIONING_TAINT,
-    ClusterError,
-)
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError
 from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Json, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
@@ -40,6 +34,7 @@ from gpushare_node.backends.backend import Backend, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
+from gpushare_node.contract.names import BACKEND_LABEL, NO_BACKEND, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy

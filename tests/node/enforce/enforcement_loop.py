@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, ClusterError, NodeView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError, NodeView
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.vendors.amd.session import Session

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, PLUGIN_LABEL, POOL_LABEL, RELEASE_ANNOTATION, NodeView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, NodeView
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from tests.node.adapters.kube.kube_fixture import server

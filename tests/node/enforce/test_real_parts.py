@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube import events
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.informers import PodInformer
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.procs.mps import HostMpsControl
+from gpushare_node.contract.names import POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import SystemClock, wall_seconds
 from gpushare_node.enforce import inventory, node_monitor

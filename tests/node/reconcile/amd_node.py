@@ -14,13 +14,14 @@ import urllib3
 
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError, PodView
+from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import (
     Action,
     Card,

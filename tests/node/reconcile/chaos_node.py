@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.host.programs import Machine
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Backend, Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome

@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 
 from gpushare_node.adapters.host.state_dir import StateDirError
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, RELEASE_ANNOTATION
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import RELEASE_ANNOTATION
 from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.adapters.kube.slices import view_slices
 from gpushare_node.backends.backend import Allocation, Backend, Checkpoint, Claim
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
+from gpushare_node.contract.names import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Dra, Policy, Share
 from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.run_context import Dependencies

@@ -16,7 +16,7 @@ import yaml
 
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import UnselectedMark
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, Cluster, PodView
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Cluster, PodView
 from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
@@ -24,6 +24,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share, rollout_document
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.desired_policy import DesiredPolicy

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, REPARTITIONING_TAINT
+from gpushare_node.contract.names import BACKEND_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

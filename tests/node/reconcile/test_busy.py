@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube import rollout_slots
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Mode, OnBusy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped

@@ -7,10 +7,11 @@ import pytest
 
 from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, PodView
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, PodView
 from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
+from gpushare_node.contract.names import POOL_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Mode, Partitioner, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.reporting.outcome import Outcome

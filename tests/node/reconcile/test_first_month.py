@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy
 from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import DEPLOY, SEVEN, SLOT, TWO, LoopNode, mig, rollout, text_of

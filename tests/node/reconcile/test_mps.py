@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import PROFILE_LABEL, RELEASE_ANNOTATION, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Mode, Policy, Stack
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION
+from gpushare_node.contract.names import RELEASE_ANNOTATION, RETRY_ANNOTATION
 from gpushare_node.contract.policy import OnBusy, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped

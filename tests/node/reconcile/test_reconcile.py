@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINT, PLUGIN_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import NOT_READY_TAINT, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.reasons import ConditionReason
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, text_of, whole

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy, Stack
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

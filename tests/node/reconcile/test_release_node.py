@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import (
-    PLUGIN_LABEL,
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import (
     POOL_LABEL,
     PROFILE_LABEL,
     RELEASE_ANNOTATION,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import OnBusy
 from gpushare_node.core.clock import Stopped
 from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Journal
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT, Cluster
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, Cluster
+from gpushare_node.contract.names import POOL_LABEL, PROFILE_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, POOL_LABEL, REPARTITIONING_TAINT
+from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.contract.names import POOL_LABEL, REPARTITIONING_TAINT
 from gpushare_node.contract.policy import OnBusy
 from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, take_slot, text_of, whole

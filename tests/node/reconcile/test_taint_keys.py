@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS
+from gpushare_node.contract.names import NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS
 from gpushare_node.contract.policy import OnBusy, RepartitioningTaint, Rollout
 from gpushare_node.contract.reasons import ConditionReason
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig

@@ -8,41 +8,21 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from gpushare_node.adapters.kube.slices import SliceView
-from gpushare_node.contract.policy import Backend, RepartitioningTaint, Vendor
+from gpushare_node.contract.names import (
+    BACKEND_LABEL,
+    NO_BACKEND,
+    REPARTITIONING_TAINTS,
+)
+from gpushare_node.contract.policy import Backend, Vendor
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.vendors import LAYOUT_TAINTS, of
 
-POOL_LABEL = "gpushare.dev/pool"
-PROFILE_LABEL = "gpushare.dev/profile"
-VENDOR_LABEL = "gpushare.dev/vendor"
-"""Whose the GPUs are, where they are not NVIDIA's: another pod releases such a node. It comes and goes with the pool's."""
-BACKEND_LABEL = "gpushare.dev/backend"
-"""Which back end may run on the node: `dra`, or `none` while that changes. Absent, or with another value: the device plugin."""
-NO_BACKEND = "none"
 _BACKENDS = {backend.value: backend for backend in Backend}
 PLUGIN_DEPLOY_LABEL = f"{of(Vendor.NVIDIA).deploy_labels}device-plugin"
 """Whether gpu-operator runs its device plugin on the node."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
 MIG_LABEL = of(Vendor.NVIDIA).layout_label
-RELEASE_ANNOTATION = "gpushare.dev/release"
-"""The uninstall Job sets it on every node, and removes it at the end: see `kube.pod_identity`.
-
-The node answers with `RELEASED_ANNOTATION`.
-"""
-RELEASED_ANNOTATION = "gpushare.dev/released"
-FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
-RUNTIME_LABEL = "gpushare.dev/runtime"
-"""Set to `away` by an administrator, who needs the runtime off the node for a while: it has the GPUs open."""
-RETRY_ANNOTATION = "gpushare.dev/retry"
-"""Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
-WOULD_ANNOTATION = "gpushare.dev/would"
-"""Set under `adoption: observe`: JSON with what `enforce` would do to the node."""
-NOT_READY_TAINT = "gpushare.dev/not-ready"
-REPARTITIONING_TAINT = RepartitioningTaint.DEFAULT.value
-NOT_READY_TAINTS = (NOT_READY_TAINT, "startup-taint.cluster-autoscaler.kubernetes.io/gpushare-not-ready")
-REPARTITIONING_TAINTS = tuple(taint.value for taint in RepartitioningTaint)
-"""Only the policy's key is added, but all are removed: a node may still have the one that its pool had before."""
 CHANGE_TAINTS = (*REPARTITIONING_TAINTS, *LAYOUT_TAINTS)
 """All that a node has only while its GPUs are changed."""
 

@@ -8,10 +8,11 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from gpushare_node.adapters.kube.cluster import RELEASE_ANNOTATION, RETRY_ANNOTATION, ClusterError, PodView
+from gpushare_node.adapters.kube.cluster import ClusterError, PodView
 from gpushare_node.adapters.kube.connection import JSON, METADATA, METADATA_LIST, Connection, Json, jitter
 from gpushare_node.adapters.kube.slices import PATH, SliceView, select_node, view_slice
 from gpushare_node.adapters.kube.views import view_pod
+from gpushare_node.contract.names import RELEASE_ANNOTATION, RETRY_ANNOTATION
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock, Stopped
 

@@ -8,8 +8,9 @@ while, and do not remove a node from its pool.
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, RUNTIME_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.contract import objects
+from gpushare_node.contract.names import POOL_LABEL, RUNTIME_LABEL
 from gpushare_node.vendors import DEPLOY_LABELS
 
 Json = Mapping[str, Any]

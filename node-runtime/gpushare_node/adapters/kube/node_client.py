@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube import slices
 from gpushare_node.adapters.kube.cluster import (
-    RELEASE_ANNOTATION,
-    WOULD_ANNOTATION,
     Cluster,
     ClusterError,
     Event,
@@ -43,6 +41,7 @@ from gpushare_node.adapters.kube.pod_identity import PodIdentity, is_active
 from gpushare_node.adapters.kube.rollout_slots import RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
+from gpushare_node.contract.names import POLICY_ANNOTATION, RELEASE_ANNOTATION, WOULD_ANNOTATION
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, timestamp
@@ -388,8 +387,6 @@ class EvictionClient:
         return None
 
 
-POLICY_ANNOTATION = "gpushare.dev/policy"
-"""Of the DaemonSet's pods: the digest of the policy."""
 _PREFIX = f"{CONDITION}."
 
 

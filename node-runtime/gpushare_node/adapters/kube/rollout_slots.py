@@ -13,9 +13,10 @@ import datetime
 import random
 from typing import Protocol
 
-from gpushare_node.adapters.kube.cluster import POOL_LABEL, ClusterError, SlotResult
+from gpushare_node.adapters.kube.cluster import ClusterError, SlotResult
 from gpushare_node.adapters.kube.connection import CONFLICT, METADATA, NOT_FOUND, Connection, Json, Request, jitter
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
+from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.core.clock import Clock
 
 _CACHED = {"resourceVersion": "0"}

@@ -8,15 +8,7 @@ only one page of it is in memory.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpushare_node.adapters.kube.cluster import (
-    BACKEND_LABEL,
-    CHANGE_TAINTS,
-    NOT_READY_TAINTS,
-    POOL_LABEL,
-    RELEASE_ANNOTATION,
-    RELEASED_ANNOTATION,
-    ClusterError,
-)
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, ClusterError
 from gpushare_node.adapters.kube.connection import (
     CONFLICT,
     MERGE_PATCH,
@@ -29,6 +21,7 @@ from gpushare_node.adapters.kube.connection import (
 )
 from gpushare_node.adapters.kube.node_client import forget
 from gpushare_node.adapters.kube.views import view_node
+from gpushare_node.contract.names import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION
 from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS, ClusterError
+from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection
 from gpushare_node.adapters.kube.uninstall import Uninstall
+from gpushare_node.contract.names import BACKEND_LABEL, NOT_READY_TAINTS, POOL_LABEL, REPARTITIONING_TAINTS
 from tests.node.adapters.kube.kube_fixture import LABELS, FakeClock, add_runtimes, connect
 from tests.support.fake_api.server import ApiServer
 

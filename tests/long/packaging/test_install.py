@@ -112,7 +112,8 @@ def reads_a_cluster(venv: Path, place: Path) -> None:
 
 def advises(venv: Path, place: Path) -> None:
     """The command that runs code of the node runtime."""
-    (place / "use.csv").write_text("time,namespace,pod,used_mib\n1735689600,atlas,job,1000\n1735689660,atlas,job,1000\n")
+    samples = "".join(f"{time},atlas,job,,,,1000Mi,\n" for time in (1735689600, 1735689660))
+    (place / "use.csv").write_text(f"time,namespace,pod,container,pool,device,used,cap\n{samples}")
     words = [str(venv / "bin" / "gpushare"), "advise", "intent.yaml", "--usage", "use.csv"]
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from gpushare.catalog.amd_charts import AmdChart
 from gpushare.catalog.upstream import UpstreamChart
-from gpushare.intent.types import AmdStack, Intent, Stack
+from gpushare.intent.types import AmdStack, Intent, NvidiaStack
 
-_ALWAYS: Mapping[Stack, Mapping[str, str]] = {
-    Stack.GPU_OPERATOR: {
+_ALWAYS: Mapping[NvidiaStack, Mapping[str, str]] = {
+    NvidiaStack.GPU_OPERATOR: {
         "clusterPolicy.deployCR": "the ClusterPolicy is what holds all of these settings",
         "gpuCluster.deployCR": "a GPUCluster gives every node a DRA driver: write backend: dra in the pools that want one",
         "cdi.nriPluginEnabled": "gpushare's own pods need the runtime class, which this mode does not set up",
@@ -29,7 +29,7 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
         "daemonsets.tolerations": "write tolerations in the pools; operands get them all",
         "node-feature-discovery.worker.tolerations": "write tolerations in the pools; operands get them all",
     },
-    Stack.DEVICE_PLUGIN: {
+    NvidiaStack.DEVICE_PLUGIN: {
         "migStrategy": "every profile states its own",
         "namespaceOverride": "write platform.namespace: the plugin must run where gpushare's profiles are",
         "config": "it names gpushare's device-plugin profiles",
@@ -39,8 +39,8 @@ _ALWAYS: Mapping[Stack, Mapping[str, str]] = {
         "tolerations": "write tolerations in the pools; operands get them all",
         "nfd.worker.tolerations": "write tolerations in the pools; operands get them all",
     },
-    Stack.EXISTING: {},
-    Stack.NONE: {},
+    NvidiaStack.EXISTING: {},
+    NvidiaStack.NONE: {},
 }
 
 _RULES = ("node-feature-discovery.worker.config.sources.custom", "nfd.worker.config.sources.custom")
@@ -90,7 +90,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 """The same for command lines, which override the environment and every profile."""
 
 
-def always(stack: Stack) -> Mapping[str, str]:
+def always(stack: NvidiaStack) -> Mapping[str, str]:
     """Return dotted path → what decides it, for the paths that are ours whatever the intent says."""
     return _ALWAYS[stack]
 
@@ -106,7 +106,7 @@ def owned(intent: Intent, chart: UpstreamChart | AmdChart) -> Mapping[str, str]:
         paths = dict.fromkeys(repositories, "it follows from platform.registry") | paths
     if platform.vgpu_manager is not None:
         paths |= VGPUS
-    if platform.stack is Stack.DEVICE_PLUGIN and intent.has_dra:
+    if platform.stack is NvidiaStack.DEVICE_PLUGIN and intent.has_dra:
         paths["affinity.nodeAffinity"] = (
             "it keeps the plugin off nodes of NVIDIA's DRA driver: write affinity to other pods only"
         )

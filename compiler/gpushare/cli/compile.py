@@ -18,7 +18,7 @@ from gpushare.core.diagnostics import in_order
 from gpushare.core.printable import visible
 from gpushare.core.wording import layout_text, pluralize
 from gpushare.intent import gitops
-from gpushare.intent.types import Operator, Stack
+from gpushare.intent.types import NvidiaStack, Operator
 from gpushare.nodes import clouds
 from gpushare.resolved.plan import Plan, PoolPlan
 
@@ -184,7 +184,7 @@ def _preparation(plan: Plan, directory: Path) -> Iterator[str]:
     if image_registry.is_unpublished(platform) or image_registry.is_example(platform):
         readme = f"{visible(str(directory))}/README.md"
         yield f"first: push the node runtime's image and set platform.image, as {readme} says"
-    if gitops.installs_upstream(plan.intent) and platform.stack is Stack.GPU_OPERATOR and not _has_driver(plan):
+    if gitops.installs_upstream(plan.intent) and platform.stack is NvidiaStack.GPU_OPERATOR and not _has_driver(plan):
         yield "first: nodes need NVIDIA's driver; `driver: {}` in platform makes the operator install it"
 
 

@@ -10,7 +10,7 @@ from gpushare.compare.files import Files, parsed
 from gpushare.compare.snapshots import Pools, of_pool
 from gpushare.core.diagnostics import Finding
 from gpushare.core.prices import Price
-from gpushare.intent.types import Intent, Stack
+from gpushare.intent.types import Intent, NvidiaStack
 from gpushare.nodes import selectors
 from gpushare.render import policy
 from gpushare.resolved import vm_pool
@@ -45,7 +45,7 @@ class Side(Struct):
 def of_plan(plan: Plan) -> Side:
     """Return the side of an intent that was compiled."""
     strategy = None
-    if plan.intent.platform.stack is Stack.GPU_OPERATOR and not plan.intent.observes:
+    if plan.intent.platform.stack is NvidiaStack.GPU_OPERATOR and not plan.intent.observes:
         strategy = plan.operator_mig_strategy or ""
     return Side(
         cluster=plan.intent.name,

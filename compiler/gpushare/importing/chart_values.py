@@ -17,7 +17,7 @@ from gpushare.importing.draft import Draft
 from gpushare.importing.facts import Settings
 from gpushare.importing.helm_values import OPERATOR
 from gpushare.importing.parts import Notes, Part
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare_node.contract.struct import Struct
 
 _TOLERATIONS = ("daemonsets.tolerations", "tolerations", "node-feature-discovery.worker.tolerations", "nfd.worker.tolerations")
@@ -102,7 +102,7 @@ def kept(settings: Settings, values: list[Value]) -> list[str]:
 
 def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -> None:
     """Carry the values of a release into an intent whose bundle takes the release's place."""
-    owned = managed_values.always(Stack(settings.stack))
+    owned = managed_values.always(NvidiaStack(settings.stack))
     if "vgpuManager" in draft.spec.get("platform", {}):
         owned = {**owned, **managed_values.VGPUS}
     lost: list[tuple[Value, str]] = []

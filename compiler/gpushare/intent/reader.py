@@ -39,6 +39,7 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
+    NvidiaStack,
     OnDemand,
     Operator,
     Partition,
@@ -50,7 +51,6 @@ from gpushare.intent.types import (
     RuntimeImage,
     SharePlacement,
     Sharing,
-    Stack,
     TimeSlicing,
     Vgpu,
     VgpuManager,
@@ -95,15 +95,15 @@ def of_vendors(intent: Intent, vendors: Collection[str]) -> Intent:
     With AMD's alone it is not NVIDIA's, and the version, namespace and values beside it are AMD's.
     """
     platform = intent.platform
-    if platform.stack is not Stack.EXISTING or "amd" not in vendors:
+    if platform.stack is not NvidiaStack.EXISTING or "amd" not in vendors:
         return intent
     if set(vendors) != {"amd"}:
         return replace(intent, platform=replace(platform, amd=platform.amd or Amd(stack=AmdStack.EXISTING)))
     if platform.amd is not None:
-        return replace(intent, platform=replace(platform, stack=Stack.NONE))
+        return replace(intent, platform=replace(platform, stack=NvidiaStack.NONE))
     given = {} if platform.namespace is None else {"namespace": platform.namespace}
     amd = Amd(stack=AmdStack.EXISTING, version=platform.version, values=platform.values, **given)
-    alone = replace(platform, stack=Stack.NONE, amd=amd, version=None, namespace=None, values=NOTHING)
+    alone = replace(platform, stack=NvidiaStack.NONE, amd=amd, version=None, namespace=None, values=NOTHING)
     return replace(intent, platform=alone)
 
 
@@ -122,9 +122,9 @@ def _platform(document: Document) -> Platform:
     if stack in (AmdStack.GPU_OPERATOR, AmdStack.DEVICE_PLUGIN):
         shared = {key: document[key] for key in ("stack", "version", "namespace", "values") if key in document}
         rest = {key: value for key, value in document.items() if key not in ("version", "namespace", "values")}
-        return _platform({**rest, "stack": Stack.NONE.value, "amd": shared})
+        return _platform({**rest, "stack": NvidiaStack.NONE.value, "amd": shared})
     return Platform(
-        stack=Stack(stack),
+        stack=NvidiaStack(stack),
         amd=_amd(document["amd"]) if "amd" in document else None,
         dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),

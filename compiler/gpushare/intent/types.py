@@ -17,7 +17,7 @@ from gpushare_node.contract.struct import NOTHING, Struct
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 
-class Stack(StrEnum):
+class NvidiaStack(StrEnum):
     """Which chart of NVIDIA's serves the shares; `none` where no pool has NVIDIA's cards."""
 
     GPU_OPERATOR = "gpu-operator"
@@ -362,7 +362,7 @@ class Platform(Struct):
     None: the intent says nothing of NVIDIA's DRA driver.
     """
 
-    stack: Stack = Stack.GPU_OPERATOR
+    stack: NvidiaStack = NvidiaStack.GPU_OPERATOR
     version: str | None = None
     partitioner: Partitioner = Partitioner.GPUSHARE
     driver: Driver | None = None
@@ -381,12 +381,12 @@ class Platform(Struct):
     @property
     def installs_chart(self) -> bool:
         """Whether the bundle has values of one of NVIDIA's charts."""
-        return self.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN)
+        return self.stack in (NvidiaStack.GPU_OPERATOR, NvidiaStack.DEVICE_PLUGIN)
 
     @property
     def stacks(self) -> tuple[str, ...]:
         """The words of the stacks that the intent names: NVIDIA's, then AMD's."""
-        words = [self.stack.value] if self.stack is not Stack.NONE else []
+        words = [self.stack.value] if self.stack is not NvidiaStack.NONE else []
         return tuple(dict.fromkeys([*words, *([self.amd.stack.value] if self.amd else [])]))
 
     @property
@@ -406,10 +406,10 @@ class Platform(Struct):
         The upstream chart of an existing plugin is unknown: its class is the user's to name.
         """
         chosen = self.own_runtime_class
-        if self.stack is Stack.GPU_OPERATOR:
+        if self.stack is NvidiaStack.GPU_OPERATOR:
             # The CRD's default for an empty value.
             chosen = self.values.get("operator", {}).get("runtimeClass") or OPERATOR_RUNTIME_CLASS
-        elif self.stack is Stack.DEVICE_PLUGIN:
+        elif self.stack is NvidiaStack.DEVICE_PLUGIN:
             chosen = self.values.get("runtimeClassName")
         return chosen or ""
 
@@ -482,7 +482,7 @@ class Intent(Struct):
     @property
     def copies_config_map(self) -> bool:
         """Whether a person copies our ConfigMap to where an installed plugin runs, because the intent does not say where."""
-        return self.platform.stack is Stack.EXISTING and self.platform.namespace is None
+        return self.platform.stack is NvidiaStack.EXISTING and self.platform.namespace is None
 
     @property
     def kept_config_maps(self) -> tuple[str, ...]:

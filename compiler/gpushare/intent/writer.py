@@ -29,6 +29,7 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
+    NvidiaStack,
     OnDemand,
     Partition,
     Platform,
@@ -36,7 +37,6 @@ from gpushare.intent.types import (
     Quota,
     Require,
     Sharing,
-    Stack,
     TimeSlicing,
     Vgpu,
 )
@@ -141,7 +141,7 @@ def _platform(platform: Platform) -> Document:
         "namespace": platform.namespace,
         "values": dict(platform.values),
     }
-    if platform.stack is Stack.NONE and amd is not None:  # AMD's stack alone: its fields are the platform's
+    if platform.stack is NvidiaStack.NONE and amd is not None:  # AMD's stack alone: its fields are the platform's
         upstream, amd = {"stack": amd.stack.value, **_amd(amd)}, None
     fields = {
         "stack": upstream["stack"],

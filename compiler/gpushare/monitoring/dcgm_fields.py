@@ -5,7 +5,7 @@ Source: github.com/NVIDIA/dcgm-exporter, etc/default-counters.csv and etc/dcp-me
 "Profiling Metrics". The exporter leaves profiling counters (`DCGM_FI_PROF_`) out where the GPU has none.
 """
 
-from gpushare.intent.types import Intent, Stack
+from gpushare.intent.types import Intent, NvidiaStack
 
 NAME = "gpushare-dcgm-metrics"
 """The ConfigMap with the counters; its key `dcgm-metrics.csv` is the operator's."""
@@ -50,7 +50,7 @@ def is_for_operator(intent: Intent) -> bool:
     """Return whether gpu-operator's values set the file: not where the intent's own values name another, or no exporter."""
     own = intent.platform.values.get("dcgmExporter") or {}
     is_free = "config" not in own and own.get("enabled", True) is True
-    return is_free and intent.platform.stack is Stack.GPU_OPERATOR and bool(intent.monitoring.get("dashboard"))
+    return is_free and intent.platform.stack is NvidiaStack.GPU_OPERATOR and bool(intent.monitoring.get("dashboard"))
 
 
 def csv_text() -> str:

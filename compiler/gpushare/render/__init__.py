@@ -7,7 +7,7 @@ from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
-from gpushare.intent.types import Amd, Stack
+from gpushare.intent.types import Amd, NvidiaStack
 from gpushare.render import (
     amd,
     argocd,
@@ -176,14 +176,14 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
 
 def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
     match plan.intent.platform.stack:
-        case Stack.GPU_OPERATOR | Stack.DEVICE_PLUGIN as stack:
+        case NvidiaStack.GPU_OPERATOR | NvidiaStack.DEVICE_PLUGIN as stack:
             yield _yaml(f"{stack.value}/values.yaml", upstream_values)
             yield _yaml(f"{stack.value}/restore-values.yaml", values.restoring_values(plan))
-        case Stack.EXISTING:
+        case NvidiaStack.EXISTING:
             if plan.intent.copies_config_map:
                 yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
-        case Stack.NONE:
+        case NvidiaStack.NONE:
             pass
     if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
         yield _yaml(dra.VALUES, of_driver)

@@ -16,7 +16,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.catalog import amd_charts
 from gpushare.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.catalog.image_registry import mirrored
-from gpushare.intent.types import AmdStack, Platform, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack, Platform
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import MANAGER_TAINT
@@ -154,7 +154,7 @@ def _operator(plan: Plan) -> dict[str, Any]:
     Beside NVIDIA's chart, which brings node feature discovery, it installs none.
     """
     platform = plan.intent.platform
-    is_alone = platform.stack is Stack.NONE
+    is_alone = platform.stack is NvidiaStack.NONE
     discovery = {
         **({"imagePullSecrets": _secrets(platform)} if platform.image_pull_secrets else {}),
         "worker": {"tolerations": [*map(dict, _DISCOVERY), *_tolerations(list(plan.amd_pools))]},

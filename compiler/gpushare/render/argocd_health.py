@@ -7,7 +7,7 @@ gitops-engine, pkg/health/health_daemonset.go.
 from collections.abc import Iterator
 
 from gpushare.intent import gitops
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -59,5 +59,5 @@ def checks(plan: Plan) -> Iterator[tuple[str, str]]:
     """
     if not plan.intent.observes:
         yield "apps_DaemonSet", _DAEMON_SET
-    if gitops.installs_upstream(plan.intent) and plan.intent.platform.stack is Stack.GPU_OPERATOR:
+    if gitops.installs_upstream(plan.intent) and plan.intent.platform.stack is NvidiaStack.GPU_OPERATOR:
         yield f"{NVIDIA.domain}_ClusterPolicy", _CLUSTER_POLICY

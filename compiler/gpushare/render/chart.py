@@ -17,7 +17,7 @@ from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
 from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
-from gpushare.intent.types import Platform, Stack
+from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
 from gpushare.vendors import VENDORS
 from gpushare_node.contract.policy import Action, OnBusy, Partitioner
@@ -128,7 +128,7 @@ def _hard(plan: Plan, quota: QuotaPlan, left: FormerClasses) -> dict[str, int]:
 def kubelet_root(platform: Platform) -> str:
     """Return the kubelet's folder on the nodes: the operator's value, because both use the same nodes."""
     chosen: str | None = None
-    if platform.stack is Stack.GPU_OPERATOR:
+    if platform.stack is NvidiaStack.GPU_OPERATOR:
         chosen = platform.values.get("hostPaths", {}).get("kubeletRootDir")
     return (chosen or "").rstrip("/") or _KUBELET_ROOT
 
@@ -139,7 +139,7 @@ def _has_client_label(plan: Plan) -> bool:
     A bundle that observes installs none, so that it knows only the release that the intent names.
     """
     platform = plan.intent.platform
-    if platform.stack is not Stack.GPU_OPERATOR or (platform.version is None and plan.intent.observes):
+    if platform.stack is not NvidiaStack.GPU_OPERATOR or (platform.version is None and plan.intent.observes):
         return False
     release = platform.version or upstream.chart(platform.stack.value).version
     return upstream.version_order(release) >= upstream.version_order(_LABELS_CLIENTS)

@@ -15,7 +15,7 @@ from gpushare.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriv
 from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.catalog import upstream
 from gpushare.catalog.image_registry import mirrored
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.sharing import claims
@@ -227,7 +227,9 @@ def _tolerations(defaults: tuple[Mapping[str, str], ...], of_pools: Sequence[Doc
 def kubelet_root(plan: Plan) -> str:
     """Return kubelet's own folder on the nodes."""
     platform = plan.intent.platform
-    of_operator = platform.values.get("hostPaths", {}).get("kubeletRootDir") if platform.stack is Stack.GPU_OPERATOR else None
+    of_operator = (
+        platform.values.get("hostPaths", {}).get("kubeletRootDir") if platform.stack is NvidiaStack.GPU_OPERATOR else None
+    )
     return (of_operator or "").rstrip("/") or _KUBELET_ROOT
 
 

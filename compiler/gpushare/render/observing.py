@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import pluralize
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.resolved.plan import Plan
 from gpushare.steps import preparation
 from gpushare_node.contract.tenancy import AdmissionMode
@@ -69,7 +69,7 @@ def _enforce(plan: Plan) -> Iterator[str]:
     yield "2. Run `gpushare plan BUNDLE intent.yaml` with this folder as BUNDLE: it lists what changes on nodes and for pods."
     yield "   Read `gpushare.dev/would` on the nodes: it names the pods that use the GPUs that change."
     yield "3. Run `gpushare compile`, and follow the new README: its steps configure the device plugin too."
-    if plan.intent.platform.stack is Stack.EXISTING:
+    if plan.intent.platform.stack is NvidiaStack.EXISTING:
         yield "   Those for the plugin that is already there are in `existing/README.md`."
     yield ""
 

@@ -10,7 +10,7 @@ from gpushare.catalog.image_registry import example_image
 from gpushare.core import emit
 from gpushare.core.wording import join_words
 from gpushare.intent import gitops
-from gpushare.intent.types import Requests, Stack
+from gpushare.intent.types import NvidiaStack, Requests
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare.sharing import claims
 from gpushare.sharing.claims import Shape
@@ -20,8 +20,8 @@ from gpushare_node.contract.policy import Action, Backend, Partitioner
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
-    Stack.GPU_OPERATOR: "app=nvidia-device-plugin-daemonset",
-    Stack.DEVICE_PLUGIN: "app.kubernetes.io/name=nvidia-device-plugin",
+    NvidiaStack.GPU_OPERATOR: "app=nvidia-device-plugin-daemonset",
+    NvidiaStack.DEVICE_PLUGIN: "app.kubernetes.io/name=nvidia-device-plugin",
 }
 """The labels of the device plugin's pods."""
 _START_UP_TAINT = (
@@ -219,9 +219,9 @@ def _gpushare(plan: Plan) -> Iterator[str]:
 
 def _upstream(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
-    if platform.stack is Stack.NONE or (platform.stack is Stack.EXISTING and not plan.has_nvidia):
+    if platform.stack is NvidiaStack.NONE or (platform.stack is NvidiaStack.EXISTING and not plan.has_nvidia):
         return
-    if platform.stack is Stack.EXISTING:
+    if platform.stack is NvidiaStack.EXISTING:
         steps = "[existing/README.md](existing/README.md)"
         yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
         return
@@ -232,7 +232,7 @@ def _upstream(plan: Plan) -> Iterator[str]:
     yield from nvidia_release.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
     yield f"    kubectl --namespace {plan.intent.plugin_namespace} get pods --selector {_PLUGIN[platform.stack]} --output wide"
     yield from ("", "lists a pod for each GPU node, `Running` as soon as the node has its driver.")
-    if platform.stack is Stack.GPU_OPERATOR:
+    if platform.stack is NvidiaStack.GPU_OPERATOR:
         yield from ("", "The operator's `mig.strategy` applies to every node at once, including nodes in use. The value in")
         yield "this bundle works with every profile that a node may still have. Where it changes, upgrade the operator first."
         yield "From v26.7.0 on the operator labels the nodes of GPU clients, and gpushare's pods then require that label:"
@@ -261,5 +261,5 @@ def _missing(plan: Plan) -> Iterator[str]:
     platform = plan.intent.platform
     if not plan.has_nvidia:
         return
-    if platform.stack is not Stack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
+    if platform.stack is not NvidiaStack.GPU_OPERATOR or platform.values.get("toolkit", {}).get("enabled") is False:
         yield "- The container toolkit's settings: an image that sets NVIDIA_VISIBLE_DEVICES may see every GPU of its node."

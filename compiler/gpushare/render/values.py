@@ -11,7 +11,7 @@ from typing import Any
 from gpushare.backends import vgpu
 from gpushare.catalog import managed_values, upstream
 from gpushare.catalog.image_registry import mirrored
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.monitoring import dcgm_fields
 from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -22,10 +22,10 @@ from gpushare_node.contract.policy import Backend, Partitioner
 Values = dict[str, Any]
 
 _WORKERS = {  # everything that must run on a node before its layout is verified
-    Stack.GPU_OPERATOR: ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
-    Stack.DEVICE_PLUGIN: ("tolerations", "nfd.worker.tolerations"),
+    NvidiaStack.GPU_OPERATOR: ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
+    NvidiaStack.DEVICE_PLUGIN: ("tolerations", "nfd.worker.tolerations"),
 }
-_DISCOVERY = {Stack.GPU_OPERATOR: "node-feature-discovery", Stack.DEVICE_PLUGIN: "nfd"}
+_DISCOVERY = {NvidiaStack.GPU_OPERATOR: "node-feature-discovery", NvidiaStack.DEVICE_PLUGIN: "nfd"}
 _NAMED_SECRETS = ("imagePullSecrets", "node-feature-discovery.imagePullSecrets", "nfd.imagePullSecrets")
 
 
@@ -37,7 +37,7 @@ def upstream_values(plan: Plan, *, has_dra: bool) -> Values:
     platform = plan.intent.platform
     if not platform.installs_chart:
         return {}
-    settings = _operator(plan) if platform.stack is Stack.GPU_OPERATOR else _plugin(has_dra=has_dra)
+    settings = _operator(plan) if platform.stack is NvidiaStack.GPU_OPERATOR else _plugin(has_dra=has_dra)
     return _combined(plan, (*settings, *_tolerations(plan, OUR_TAINTS)))
 
 
@@ -48,7 +48,7 @@ def restoring_values(plan: Plan) -> Values:
     gpushare stay off: mig-manager would change GPUs, and its image is not listed. GFD stays on, because it brings NFD, and
     the plugin's pods select NFD's labels.
     """
-    if plan.intent.platform.stack is Stack.GPU_OPERATOR:
+    if plan.intent.platform.stack is NvidiaStack.GPU_OPERATOR:
         is_installed = plan.intent.platform.partitioner is Partitioner.MIG_MANAGER
         settings = [("migManager.enabled", is_installed), *_driver(plan), *_vgpus(plan, {"name": "", "default": "default"})]
     else:
@@ -137,7 +137,7 @@ def _plugin(*, has_dra: bool) -> Iterator[tuple[str, Any]]:
     yield "config", {"name": "gpushare-profiles", "default": "", "fallbackStrategies": ["empty"]}
     yield "gfd.enabled", True
     if has_dra:
-        fact = upstream.chart(Stack.DEVICE_PLUGIN.value).path("affinity")
+        fact = upstream.chart(NvidiaStack.DEVICE_PLUGIN.value).path("affinity")
         away = {"key": BACKEND_LABEL, "operator": "NotIn", "values": ["none", "dra"]}
         default = (
             fact.default["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] if fact else ()

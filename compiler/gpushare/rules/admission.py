@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
-from gpushare.intent.types import AmdStack, Pool, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack, Pool
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare.sharing import shares
 from gpushare.sharing.shares import Offer
@@ -68,7 +68,7 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
             hints=(f"write platform: {written}, with the namespace that kubectl get daemonsets -A shows",),
             path=at,
         )
-    if intent.platform.stack is Stack.EXISTING and intent.platform.namespace is None:
+    if intent.platform.stack is NvidiaStack.EXISTING and intent.platform.namespace is None:
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,

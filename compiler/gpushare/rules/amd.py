@@ -8,7 +8,7 @@ from gpushare.catalog import amd_charts, card_search
 from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Pool, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack, Pool
 from gpushare.modes import partition
 from gpushare.modes.traits import AnyTraits
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
@@ -175,7 +175,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
             path=(*PLATFORM, "amd"),
             on_key=True,
         )
-    if platform.stack is Stack.NONE and others:
+    if platform.stack is NvidiaStack.NONE and others:
         amd_stack = platform.of_amd.stack.value
         yield Finding(
             code="GS751",
@@ -183,7 +183,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
             hints=("write stack: gpu-operator" + (f" and amd: {{stack: {amd_stack}}}" if amd else ""),),
             path=stack,
         )
-    if amd and platform.stack in (Stack.GPU_OPERATOR, Stack.DEVICE_PLUGIN):
+    if amd and platform.stack in (NvidiaStack.GPU_OPERATOR, NvidiaStack.DEVICE_PLUGIN):
         if others is None and len(found) == len(context.intent.pools):
             yield Finding(
                 code="GS751",
@@ -199,7 +199,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
                 path=pool_path(amd, "card"),
             )
     is_complete = len(found) == len(context.intent.pools)
-    if amd is None and platform.amd is not None and platform.stack is not Stack.NONE and is_complete:
+    if amd is None and platform.amd is not None and platform.stack is not NvidiaStack.NONE and is_complete:
         message = "no pool has AMD's cards, so that no node needs AMD's stack"
         yield Finding(code="GS751", message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
 

@@ -10,7 +10,7 @@ from gpushare import modes, vendors
 from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.intent.types import Autoscaler, Pool, Requests, SharePlacement, Stack
+from gpushare.intent.types import Autoscaler, NvidiaStack, Pool, Requests, SharePlacement
 from gpushare.nodes.clouds import CLOUDS
 from gpushare.nodes.selectors import region
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
@@ -169,7 +169,7 @@ def check_driver(context: RuleContext) -> Iterator[Finding]:
 def _operator_root(context: RuleContext) -> str:
     """Return where the operator installs the GPU driver; empty if it installs none."""
     platform = context.intent.platform
-    if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
+    if platform.driver is None or platform.stack is not NvidiaStack.GPU_OPERATOR:
         return ""
     paths = platform.values.get("hostPaths")
     own = paths.get("driverInstallDir") if isinstance(paths, Mapping) else None

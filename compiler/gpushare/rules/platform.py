@@ -9,7 +9,7 @@ from gpushare.catalog.cards import MigProfile
 from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
-from gpushare.intent.types import Amd, AmdStack, MigStrategy, Stack
+from gpushare.intent.types import Amd, AmdStack, MigStrategy, NvidiaStack
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Backend, Partitioner
@@ -26,7 +26,7 @@ _TAG_OR_DIGEST = f"({image_registry.DIGEST}|{image_registry.TAG})"
 def check_stack(context: RuleContext) -> Iterator[Finding]:
     """Settings that only gpu-operator supports."""
     platform = context.intent.platform
-    if platform.stack is Stack.GPU_OPERATOR:
+    if platform.stack is NvidiaStack.GPU_OPERATOR:
         return
     if platform.driver is not None:
         yield _needs_operator("only gpu-operator installs drivers", "driver", "leave driver out")
@@ -46,7 +46,7 @@ def check_existing(context: RuleContext) -> Iterator[Finding]:
         return
     settings = {"version": platform.version is not None, "values": bool(platform.values), "charts": platform.charts is not None}
     what, instead = "stack existing installs no chart", ", or write stack: gpu-operator or stack: device-plugin"
-    if platform.stack is Stack.NONE:
+    if platform.stack is NvidiaStack.NONE:
         settings |= {"namespace": platform.namespace is not None}
         what, instead = "nothing of NVIDIA's is installed", ": AMD's stack does not read it"
     for field, given in settings.items():
@@ -165,11 +165,11 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
-    if platform.stack is Stack.NONE:
+    if platform.stack is NvidiaStack.NONE:
         message, hint = "no pool has NVIDIA's cards, so runtimeClass has no effect", "leave runtimeClass out"
         yield Finding(code="GS750", message=message, hints=(hint,), path=path, on_key=True)
     elif platform.installs_chart:
-        is_operator = platform.stack is Stack.GPU_OPERATOR
+        is_operator = platform.stack is NvidiaStack.GPU_OPERATOR
         values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
         yield Finding(
             code="GS750",
@@ -185,7 +185,7 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     """Pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
     one = backends.operator_mig_strategy(pools)
-    if context.intent.platform.stack is not Stack.GPU_OPERATOR or one is not None:
+    if context.intent.platform.stack is not NvidiaStack.GPU_OPERATOR or one is not None:
         return
     with_plugin = (pool for pool in pools if pool.backend is Backend.DEVICE_PLUGIN)
     wishes = [(pool.name, strategy) for pool in with_plugin if (strategy := modes.of(pool).mig_strategy)]
@@ -223,7 +223,7 @@ def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
 @rule("GS716")
 def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
     """MIG on a stack for which it is unknown whether it partitions GPUs too."""
-    if context.intent.platform.stack is not Stack.EXISTING:
+    if context.intent.platform.stack is not NvidiaStack.EXISTING:
         return
     for pool in context.intent.pools:
         if modes.of(pool).is_partitioned:
@@ -236,7 +236,7 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
 def check_namespace(context: RuleContext) -> Iterator[Finding]:
     """A namespace that the stack's chart rejects."""
     intent = context.intent
-    if intent.platform.stack is Stack.DEVICE_PLUGIN and intent.plugin_namespace == "default":
+    if intent.platform.stack is NvidiaStack.DEVICE_PLUGIN and intent.plugin_namespace == "default":
         yield Finding(
             code="GS717",
             message="the chart nvidia-device-plugin does not install into the namespace default",

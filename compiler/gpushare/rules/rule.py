@@ -11,7 +11,7 @@ from typing import Any
 from gpushare import backends, modes, vendors
 from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.intent.types import Intent, Layout, Pool, Stack
+from gpushare.intent.types import Intent, Layout, NvidiaStack, Pool
 from gpushare.nodes.selectors import NodeAssignment
 from gpushare.sharing import shares
 from gpushare.sharing.shares import ShareKind
@@ -68,7 +68,9 @@ class RuleContext:
     def amd_path(self, *steps: str) -> Path:
         """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
         written = self.document.get("spec", {}).get("platform", {})
-        is_alone = self.intent.platform.stack is Stack.NONE and ("amd" not in written or written.get("stack") in AMD.charts)
+        is_alone = self.intent.platform.stack is NvidiaStack.NONE and (
+            "amd" not in written or written.get("stack") in AMD.charts
+        )
         return ("spec", "platform", *(() if is_alone else ("amd",)), *steps)
 
     def writes(self, path: Path) -> bool:

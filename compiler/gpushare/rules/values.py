@@ -12,7 +12,7 @@ from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Platform, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack, Platform
 from gpushare.reading import schema
 from gpushare.rules import fields
 from gpushare.rules.rule import RuleContext, rule
@@ -137,7 +137,7 @@ def check_owned(context: RuleContext) -> Iterator[Finding]:
         is_value = isinstance(verdict, OpenMap) or (isinstance(verdict, Known) and verdict.fact is not None)
         if taken and is_value:
             yield Finding(code="GS711", message=f"gpushare sets {taken} itself", hints=(ours[taken],), path=at, on_key=True)
-    if context.intent.platform.stack is Stack.GPU_OPERATOR:
+    if context.intent.platform.stack is NvidiaStack.GPU_OPERATOR:
         for _, path, value, _, _ in _of_nvidia(context):
             if isinstance(value, list | tuple):
                 yield from _owned_entries(path, value)

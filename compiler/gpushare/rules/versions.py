@@ -15,7 +15,7 @@ from gpushare.catalog.cards import Card, MigProfile
 from gpushare.catalog.upstream import UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Platform, Pool, SharePlacement, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack, Platform, Pool, SharePlacement
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 from gpushare_node.contract.policy import Backend
@@ -32,7 +32,7 @@ CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
 """The device plugin releases that first choose a config by a node's label and do without one elsewhere, that know MPS, and that
 tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
 _NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
-VERSIONS = {Stack.GPU_OPERATOR: "v" + _NUMBER, Stack.DEVICE_PLUGIN: _NUMBER}
+VERSIONS = {NvidiaStack.GPU_OPERATOR: "v" + _NUMBER, NvidiaStack.DEVICE_PLUGIN: _NUMBER}
 AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
 """The forms of a version, by stack."""
 
@@ -205,7 +205,7 @@ def _plugin_version(context: RuleContext) -> tuple[str, Path]:
     if not platform.installs_chart:
         return "", here
     chart = upstream.chart(platform.stack.value)
-    section, key = ("devicePlugin", "version") if platform.stack is Stack.GPU_OPERATOR else ("image", "tag")
+    section, key = ("devicePlugin", "version") if platform.stack is NvidiaStack.GPU_OPERATOR else ("image", "tag")
     values = platform.values.get(section)
     own = values.get(key) if isinstance(values, Mapping) else None
     if isinstance(own, str) and own:
@@ -312,7 +312,7 @@ def judging_chart(platform: Platform) -> UpstreamChart:
 def operator_driver(context: RuleContext) -> str:
     """Return the version of the driver that the operator installs; empty if it installs none or the version is unknown."""
     platform = context.intent.platform
-    if platform.driver is None or platform.stack is not Stack.GPU_OPERATOR:
+    if platform.driver is None or platform.stack is not NvidiaStack.GPU_OPERATOR:
         return ""
     if platform.driver.version:
         return platform.driver.version

@@ -6,7 +6,7 @@ from gpushare import modes
 from gpushare.catalog.cards import Card, VgpuRefusal
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first, join_words, nearest
-from gpushare.intent.types import Pool, Stack
+from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 
 MEDIATED_BEFORE = (6, 0)
@@ -139,7 +139,7 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
 def check_stack(context: RuleContext) -> Iterator[Finding]:
     """VGPUs without gpu-operator."""
     stack = context.intent.platform.stack
-    if stack is Stack.GPU_OPERATOR:
+    if stack is NvidiaStack.GPU_OPERATOR:
         return
     stacks = join_words(context.intent.platform.stacks)
     for pool, _ in _pools(context):

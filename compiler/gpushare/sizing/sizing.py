@@ -14,7 +14,7 @@ from gpushare.catalog.cards import Catalog
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
 from gpushare.intent import writer
-from gpushare.intent.types import Intent, NodeSelector, Pool, Sharing, Stack
+from gpushare.intent.types import Intent, NodeSelector, NvidiaStack, Pool, Sharing
 from gpushare.modes import VARIANTS
 from gpushare.modes.demand import Demand, FaultIsolation, MemoryIsolation, Shares, Variant, nodes_for, per_node
 from gpushare.resolved.plan import resolve
@@ -47,7 +47,7 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
     card, own = demand.card, demand.described
     made = writer.write(Intent(name="my-cluster", pools=(option.pool,), cards={card.id: own} if own else {}))
     stack = next(iter(vendors.of(card).charts))
-    platform = {} if stack == Stack.GPU_OPERATOR else {"platform": {"stack": stack}}
+    platform = {} if stack == NvidiaStack.GPU_OPERATOR else {"platform": {"stack": stack}}
     return {**made, "spec": {**platform, **made["spec"]}}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.catalog import amd_charts
 from gpushare.core.wording import join_words
-from gpushare.intent.types import AmdStack, Stack
+from gpushare.intent.types import AmdStack, NvidiaStack
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.contract.names import VENDOR_LABEL
@@ -31,7 +31,7 @@ def step(plan: Plan) -> Iterator[str]:
         return
     if amd.stack is AmdStack.GPU_OPERATOR:
         yield "AMD's chart needs cert-manager. It is first, because gpushare's chart has objects of its kinds and namespace."
-        if plan.intent.platform.stack is Stack.EXISTING:
+        if plan.intent.platform.stack is NvidiaStack.EXISTING:
             yield f"Node feature discovery must give nodes with AMD's GPUs the label `{_DISCOVERED}`, or AMD's operator removes"
             yield f"the labels of its labeller. Its workers must tolerate `{MANAGER_TAINT}`."
     chart = amd_charts.chart(amd.stack.value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare.intent import gitops
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.resolved.plan import Plan
 from gpushare.steps import amd_release, dra_release, nvidia_release, synced, virtual_machines
 
@@ -72,7 +72,7 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         yield from ("", *relabelled, "")
     if others:
         yield from (*others, "")
-    if intent.platform.stack is Stack.EXISTING:
+    if intent.platform.stack is NvidiaStack.EXISTING:
         yield f"Now or later, {_restore(plan)}."
     else:
         yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {_restore(plan)}")
@@ -94,7 +94,7 @@ def kept(plan: Plan) -> str:
 def _restore(plan: Plan) -> str:
     """Return the command after which no pod of NVIDIA's needs a ConfigMap of ours."""
     stack = plan.intent.platform.stack
-    if stack is Stack.EXISTING:
+    if stack is NvidiaStack.EXISTING:
         return "restore the values of the device plugin's chart: existing/README.md names those that were changed"
     tool = synced.of(plan)
     return tool.restore(f"{stack.value}/{_VALUES}") if tool else _restore_by_helm(plan)

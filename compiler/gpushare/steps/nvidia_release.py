@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare.catalog import upstream
 from gpushare.catalog.upstream import UpstreamChart
 from gpushare.intent import gitops
-from gpushare.intent.types import Stack
+from gpushare.intent.types import NvidiaStack
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import Struct
 
@@ -47,7 +47,7 @@ def releases(plan: Plan) -> Iterator[Release]:
 
 def renders_null(plan: Plan) -> bool:
     """Return whether the operator's `mig.strategy` is empty: its chart then renders a null, which server-side apply refuses."""
-    return plan.intent.platform.stack is Stack.GPU_OPERATOR and plan.operator_mig_strategy is None
+    return plan.intent.platform.stack is NvidiaStack.GPU_OPERATOR and plan.operator_mig_strategy is None
 
 
 def upgrade(plan: Plan, file: str, *options: str) -> Iterator[str]:

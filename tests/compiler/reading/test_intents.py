@@ -23,12 +23,12 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
+    NvidiaStack,
     Operator,
     Platform,
     Quota,
     Require,
     SharePlacement,
-    Stack,
     TimeSlicing,
 )
 from gpushare.reading import schema, source
@@ -51,7 +51,9 @@ def test_omitted_fields_have_the_defaults_of_v1() -> None:
     whole = built(INTENT)
     assert (whole.name, whole.kubernetes, whole.namespace) == ("physics-batch", (1, 30), "gpu-system")
     assert whole.admission == Admission()
-    assert whole.platform == Platform(stack=Stack.GPU_OPERATOR, version=None, partitioner=Partitioner.GPUSHARE, driver=None)
+    assert whole.platform == Platform(
+        stack=NvidiaStack.GPU_OPERATOR, version=None, partitioner=Partitioner.GPUSHARE, driver=None
+    )
     assert (whole.quotas, whole.monitoring, whole.gitops, whole.cards) == ((), {}, {}, {})
     pool = whole.pools[0]
     assert pool.sharing == TimeSlicing(replicas=4, rename=True, placement=SharePlacement.SPREAD)
@@ -157,7 +159,7 @@ def test_given_fields_are_read_with_unit_and_order() -> None:
     whole = built(FULL)
     assert (whole.kubernetes, whole.admission) == ((1, 33), Admission(mode=AdmissionMode.AUDIT))
     assert whole.platform == Platform(
-        stack=Stack.GPU_OPERATOR,
+        stack=NvidiaStack.GPU_OPERATOR,
         version="v26.7.0",
         partitioner=Partitioner.MIG_MANAGER,
         driver=Driver(repository="registry.example.org/nvidia", image="driver", version="595.91.07"),

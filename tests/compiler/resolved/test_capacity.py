@@ -20,11 +20,11 @@ from gpushare.intent.types import (
     MostInstances,
     Mps,
     NodeSelector,
+    NvidiaStack,
     Partition,
     Platform,
     Pool,
     Sharing,
-    Stack,
     TimeSlicing,
 )
 from gpushare.modes.mps import has_shares
@@ -32,7 +32,7 @@ from gpushare.rules import run_rules
 from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import A100, capacity, intent, memory, plan, planned, pool
 
-AMD = Platform(stack=Stack.NONE, amd=Amd(stack=AmdStack.EXISTING))
+AMD = Platform(stack=NvidiaStack.NONE, amd=Amd(stack=AmdStack.EXISTING))
 SINGLE = MigStrategy.SINGLE
 SEVEN: Layout = (("1g.5gb", 7),)
 MIXED: Layout = (("2g.10gb", 2), ("1g.5gb", 3))

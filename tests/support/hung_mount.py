@@ -34,11 +34,13 @@ def unanswering(folder: Path) -> Iterator[int]:
         with subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE) as holder:
             assert holder.stdout is not None
             holder.stdout.readline()
-            yield holder.pid
-            # Aborts every request that still waits.
-            libc.umount2(os.fsencode(folder), _DETACH)
-            os.close(device)
-            holder.kill()
+            try:
+                yield holder.pid
+            finally:
+                # Aborts every request that still waits.
+                libc.umount2(os.fsencode(folder), _DETACH)
+                os.close(device)
+                holder.kill()
     finally:
         # For those who fail before; a second time it does no harm.
         libc.umount2(os.fsencode(folder), _DETACH)

@@ -118,7 +118,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     yield _yaml("chart/values.yaml", chart_values)
     yield _yaml(admission.FILE, admission.document(chart_values))
     if plan.pools:
-        yield Artifact(path=admission.TENANCY, text=emit.canonical_json(admission.tenancy(chart_values)))
+        yield Artifact(path=admission.TENANCY, text=f"{emit.canonical_json(admission.tenancy(chart_values))}\n")
     yield from _generated(plan, new_lock, policies)
     if not observes:
         yield from _stack(plan, new_lock, upstream_values)

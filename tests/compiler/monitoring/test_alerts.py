@@ -63,9 +63,9 @@ def test_the_labels_and_reasons_that_an_alert_selects_exist(alert: Any) -> None:
 
 
 def served() -> set[str]:
-    """The reasons that the container `enforce` can serve; while the node waits, it has not started."""
+    """The reasons that the container `enforce`, which observes too, can serve; while the node waits, it has not started."""
     folder = ROOT / "node-runtime/gpushare_node"
-    texts = [path.read_text() for path in (folder / "enforce").glob("*.py")]
+    texts = [path.read_text() for path in (*(folder / "enforce").glob("*.py"), folder / "cli" / "observing.py")]
     found = {ConditionReason[name].word for text in texts for name in re.findall(r"ConditionReason\.([A-Z_]+)", text)}
     return found | {unfit.value for unfit in UnfitReason}
 

@@ -95,10 +95,12 @@ def lost(file: str) -> Finding:
 
 
 def edited(lock: Lock, intent: bytes, file: str) -> Finding | None:
-    """Return GS796 if the intent in a bundle is not the one that the lock lists: the bundle was not made from it."""
-    if lock.files.get(INTENT, "") in ("", f"sha256:{hexdigest(intent)}"):
+    """Return GS796 if the intent in a bundle is not the one that the lock lists, or the lock lists none."""
+    listed = lock.files.get(INTENT)
+    if listed == f"sha256:{hexdigest(intent)}":
         return None
-    message = f"{INTENT} was edited: it is read as it is now, but the other files were not made from it"
+    reason = f"{FILE} does not list it" if listed is None else "it was edited"
+    message = f"nothing shows that the bundle was made from {INTENT}: {reason}; it is read as it is now"
     hint = "compile the intent again, or restore the file from version control"
     return Finding(code="GS796", severity=Severity.WARNING, message=message, hints=(hint,), file=file)
 

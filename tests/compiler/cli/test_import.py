@@ -66,3 +66,16 @@ def test_a_bundle_is_imported_as_the_intent_that_it_was_made_from(tmp_path: Path
     inside.unlink()
     refused = gpushare("import", "bundle", cwd=tmp_path)
     assert (refused.returncode, "no bundle" in refused.stderr) == (2, True)
+
+
+def test_an_intent_that_the_lock_does_not_list_is_not_believed_unsaid(tmp_path: Path) -> None:
+    """Who edits the intent of a bundle can also drop its line from the lock, or the lock."""
+    (tmp_path / "intent.yaml").write_text(written(pool()))
+    assert gpushare("compile", "intent.yaml", cwd=tmp_path).returncode == 0
+    lock = tmp_path / "bundle/gpushare.lock.yaml"
+    lock.write_text("".join(line for line in lock.read_text().splitlines(keepends=True) if "  intent.yaml:" not in line))
+    for command in (("import", "bundle"), ("plan", "bundle", "intent.yaml")):
+        done = gpushare(*command, cwd=tmp_path)
+        assert (done.returncode, "GS796" in done.stderr, "does not list it" in done.stderr) == (0, True, True)
+    lock.unlink()
+    assert "GS796" in gpushare("import", "bundle", cwd=tmp_path).stderr

@@ -18,7 +18,7 @@ POOLS = 2000
 @pytest.fixture(scope="module")
 def policies(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("many")
-    with admitting(api, many(POOLS), folder, "--show-only", "templates/admission/pods.yaml"):
+    with admitting(api, many(POOLS), folder, "--show-only", "templates/admission/policies.yaml"):
         yield api
 
 
@@ -49,8 +49,7 @@ def test_the_own_name_of_each_class_leads_to_its_pool_alone(api: Cluster, tmp_pa
         "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: many}\n"
         f"spec:\n  kubernetes: '1.36'\n  platform: {{dra: {{}}}}\n  pools:\n{''.join(lines)}"
     )
-    shown = (argument for one in ("pods", "claims") for argument in ("--show-only", f"templates/admission/{one}.yaml"))
-    with admitting(api, text, tmp_path, *shown):
+    with admitting(api, text, tmp_path, "--show-only", "templates/admission/policies.yaml"):
         for number in (0, 499):
             own = ({f"deviceclass.resource.kubernetes.io/gpushare-{name(number)}": 1},)
             other = pod(own, choose=name(499 - number))

@@ -59,7 +59,7 @@ def install(runtime: Path, out: Path, architecture: str) -> None:
     target = out / PACKAGES
     _install_packages(target, MACHINES[architecture])
     _prune(target)
-    shutil.copytree(HERE.parent / "gpushare_node", target / "gpushare_node", ignore=shutil.ignore_patterns("__pycache__"))
+    _copy_sources(HERE.parent / "gpushare_node", target / "gpushare_node")
     (target / sbom.NAME).write_text(json.dumps(sbom.describe(runtime, target, architecture), indent=1) + "\n")
     for source in sorted(target.rglob("*.py")):
         _compile(source, source, Path("/") / source.relative_to(out))
@@ -108,6 +108,14 @@ def _prune(target: Path) -> None:
             if path.name == "__init__.py" or not path.exists():
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _copy_sources(package: Path, target: Path) -> None:
+    """Copy its modules: folders that hold none are what older commits left in a clone, and would change the digest."""
+    for source in sorted(package.rglob("*.py")):
+        copy = target / source.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
 
 
 def _compile(source: Path, beside: Path, shown: Path) -> None:

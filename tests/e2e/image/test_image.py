@@ -16,8 +16,11 @@ MAX_COMPRESSED_BYTES = 60_000_000
 ELF_MACHINES = {"amd64": 62, "arm64": 183}
 
 
-def test_two_builds_have_one_digest_whatever_the_umask_of_the_clone(tmp_path: Path) -> None:
+def test_two_builds_have_one_digest_whatever_the_clone_s_umask_and_leftovers(tmp_path: Path) -> None:
     source = copy_sources(tmp_path / "source")
+    left = source / "gpushare_node/before/__pycache__"
+    left.mkdir(parents=True)
+    (left / "gone.cpython-311.pyc").touch()
     for path in (source, *source.rglob("*")):
         path.chmod(path.stat().st_mode & 0o700)
     again = Built(folder=build(source, tmp_path / "again", OWN), architecture=OWN)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
+from gpushare.facts.catalog import cards
 from gpushare.report import advice, card_facts, comparison_document, drift, images, simulation, size, status, usage
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -81,7 +81,7 @@ def metrics_page() -> str:
 
 def alerts_page() -> str:
     """Return the page with a runbook for every alert."""
-    from gpushare.monitoring.alerts import ALERTS  # noqa: PLC0415 - it reads the reasons, which are written before
+    from gpushare.render.monitoring.alerts import ALERTS  # noqa: PLC0415 - it reads the reasons, which are written before
 
     head = (
         "What each alert of [monitoring](monitoring.md) means, and what to do. With `monitoring.runbooks` in the intent,\n"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.compiler.live.clusters import lively
+from tests.compiler.cluster.live.clusters import lively
 from tests.support.browser import browser
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT

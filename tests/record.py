@@ -30,25 +30,24 @@ from unittest import mock
 import yaml
 
 from gpushare import cli, pipeline
-from gpushare.catalog import cards
 from gpushare.cli import commands
 from gpushare.core import emit, resources
-from tests.compiler.advice import test_prometheus_history
-from tests.compiler.compare import test_amd, test_dra, test_invariant
-from tests.compiler.importing.test_accounting import CLUSTERS
-from tests.compiler.live import (
+from gpushare.facts.catalog import cards
+from tests.compiler.cluster.importing.test_accounting import CLUSTERS
+from tests.compiler.cluster.live import (
     dra_cluster,
-    prometheus_double,
     test_dra_drift,
     test_drift,
     test_live_import,
     test_observing,
-    test_usage_report,
     test_vgpu,
 )
-from tests.compiler.live import test_amd as live_amd
-from tests.compiler.live.clusters import INTENT, SHARED, LiveCluster, lively
+from tests.compiler.cluster.live import test_amd as live_amd
+from tests.compiler.cluster.live.clusters import INTENT, SHARED, LiveCluster, lively
+from tests.compiler.compare import test_amd, test_dra, test_invariant
 from tests.compiler.report import test_comparison_page
+from tests.compiler.study.advice import test_prometheus_history
+from tests.compiler.study.measured import prometheus_double, test_usage_report
 from tests.docs import test_live
 from tests.support.fake_api import store
 from tests.support.fake_api.server import ApiServer

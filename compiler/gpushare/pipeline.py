@@ -4,14 +4,16 @@ This module owns nothing else. Each stage yields all its findings; the next stag
 input bytes give a Compilation; an exception is a bug.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gpushare import rules
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import EMPTY, Lock
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Catalog
+from gpushare.core import emit
 from gpushare.core.diagnostics import Accepted, Finding, in_order, is_error, shortened
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent import reader, writer
 from gpushare.intent.types import Intent
 from gpushare.reading import schema, source
@@ -43,6 +45,11 @@ Overlay = tuple[bytes, str]
 def check(data: bytes, file: str, overlays: Sequence[Overlay] = ()) -> Compilation:
     """Return the intent's findings, including those on bundle sizes. The lock of an earlier bundle does not affect them."""
     return compile_intent(data, file, EMPTY, overlays)
+
+
+def findings_of(document: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Return the findings of an intent that is no file."""
+    return compile_intent(emit.json_text(document).encode(), "intent", EMPTY).findings
 
 
 def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overlay] = ()) -> Compilation:
@@ -85,10 +92,10 @@ def compile_intent(data: bytes, file: str, lock: Lock, overlays: Sequence[Overla
 
 
 def _bundle(resolved: Plan, lock: Lock) -> tuple[tuple[Artifact, ...], list[Finding]]:
-    from gpushare import render  # noqa: PLC0415 - an intent with errors does not get here
+    from gpushare.render import bundle_files  # noqa: PLC0415 - an intent with errors does not get here
 
-    artifacts = render.render(resolved, lock)
-    return artifacts, sizes.check_sizes(artifacts, lambda: render.chart_values(resolved, artifacts, lock))
+    artifacts = bundle_files.render(resolved, lock)
+    return artifacts, sizes.check_sizes(artifacts, lambda: bundle_files.chart_values(resolved, artifacts, lock))
 
 
 def _acceptance(built: Intent, findings: list[Finding], *, whole: bool) -> list[Finding]:

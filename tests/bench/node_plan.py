@@ -10,7 +10,7 @@ from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import NodeGpus
 from tests.bench.history import Line, tell
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition import builders
 from tests.node.partition.layout_pairs import Deck, Pair
 

@@ -4,14 +4,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from gpushare import mig
-from gpushare.catalog.cards import Geometry
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Geometry
+from gpushare.facts.mig.grid import grid
 from gpushare.intent.types import Layout
-from gpushare.mig.grid import grid
 from gpushare_node.contract.struct import replace
 from tests.bench.history import Line, tell
-from tests.compiler.mig import known_cards, reference_solver
-from tests.compiler.mig.test_legality import multisets
+from tests.compiler.facts.mig import known_cards, reference_solver
+from tests.compiler.facts.mig.test_legality import multisets
 
 ROUNDS = 7
 POOLS = 1000

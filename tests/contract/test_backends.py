@@ -13,26 +13,26 @@ BY_NAME = {
         "compare.outages": "how long a node is without any",
         "compare.snapshots": "the back end of a bundle that names none",
         "intent.types": "the default, and whether the DRA driver is needed",
-        "live.api_objects": "what a claim asks for",
-        "live.belief": "the driver of a node's claims",
-        "live.diagnosis": "pods that wait for a claim",
-        "live.dra_objects": "the driver's slices and claims",
-        "live.drift": "the label of a node, and vGPUs",
-        "live.live_pools": "the policies of pools",
-        "live.pending_claims": "why claims wait",
-        "live.reader": "which objects there are",
-        "live.refusals": "what the driver says of a claim that it cannot prepare",
-        "live.status": "vGPUs",
-        "modes.mps": "who offers the mode",
-        "modes.partition": "who offers the mode",
-        "modes.traits": "who offers a mode that says nothing else",
-        "modes.vgpu": "who offers the mode",
-        "render": "the pools with a config of NVIDIA's plugin",
+        "cluster.live.api_objects": "what a claim asks for",
+        "cluster.live.belief": "the driver of a node's claims",
+        "cluster.live.diagnosis": "pods that wait for a claim",
+        "cluster.live.dra_objects": "the driver's slices and claims",
+        "cluster.live.drift": "the label of a node, and vGPUs",
+        "cluster.live.live_pools": "the policies of pools",
+        "cluster.live.pending_claims": "why claims wait",
+        "cluster.live.reader": "which objects there are",
+        "cluster.live.refusals": "what the driver says of a claim that it cannot prepare",
+        "cluster.live.status": "vGPUs",
+        "offering.modes.mps": "who offers the mode",
+        "offering.modes.partition": "who offers the mode",
+        "offering.modes.traits": "who offers a mode that says nothing else",
+        "offering.modes.vgpu": "who offers the mode",
+        "render.bundle_files": "the pools with a config of NVIDIA's plugin",
         "render.amd": "the file of AMD's config manager",
         "render.autoscaling": "what a node that is not there yet will offer",
         "render.dra": "the driver's values, classes and templates",
         "render.mig_parted": "the file of mig-manager",
-        "render.policy": "what the node runtime is told",
+        "resolved.policy": "what the node runtime is told",
         "render.readme": "how users ask for a share",
         "render.values": "the values of NVIDIA's plugin",
         "render.vgpu": "the file of the vGPU device manager",
@@ -50,8 +50,8 @@ BY_NAME = {
         "rules.platform": "the strategy of NVIDIA's plugin",
         "rules.pools": "the names of AMD's config manager",
         "rules.versions": "the release of NVIDIA's plugin",
-        "sharing.claims": "claims",
-        "simulation.supply": "who chooses the device of a share",
+        "offering.claims": "claims",
+        "study.simulation.supply": "who chooses the device of a share",
         "report.status": "nodes of the driver",
     },
     NODE.name: {
@@ -69,10 +69,18 @@ BY_NAME = {
 }
 """Modules outside `backends` that know a back end by name, and for what. All others ask `backends.of`, or `modes`."""
 
-ALLOWED = {"backends": "the back ends themselves", "importing": "writes an intent from what others installed"}
+ALLOWED = {
+    "backends": "the back ends themselves",
+    "offering.backends": "the same of the compiler",
+    "cluster.importing": "writes an intent from what others installed",
+}
 
 _NEUTRAL = {"backend", "requests"}
 """Modules of `backends` that are of no one back end."""
+
+
+def is_allowed(name: str) -> bool:
+    return any(f"{name}.".startswith(f"{package}.") for package in ALLOWED)
 
 
 def knows_one(house: House, path: Path) -> bool:
@@ -81,9 +89,10 @@ def knows_one(house: House, path: Path) -> bool:
         match node:
             case ast.Attribute(value=ast.Name(id="Backend") | ast.Attribute(attr="Backend"), attr="DRA" | "DEVICE_PLUGIN"):
                 return True
-            case ast.ImportFrom(module=str(module), names=names) if f"{module}.".startswith(f"{house.name}.backends."):
-                inside = module.split(".")[2:3] or [one.name for one in names]
-                if any(f"{house.name}.backends.{one}" in house.modules and one not in _NEUTRAL for one in inside):
+            case ast.ImportFrom(module=str(module), names=names) if ".backends." in f"{module}.":
+                package, _, inside_of = f"{module}.".partition(".backends.")
+                inside = inside_of.split(".")[:1] if inside_of else [one.name for one in names]
+                if any(f"{package}.backends.{one}" in house.modules and one not in _NEUTRAL for one in inside):
                     return True
     return False
 
@@ -91,5 +100,5 @@ def knows_one(house: House, path: Path) -> bool:
 @pytest.mark.parametrize("house", [COMPILER, NODE], ids=lambda house: house.name)
 def test_only_listed_modules_know_a_back_end(house: House) -> None:
     names = {module.removeprefix(f"{house.name}."): path for module, path in house.modules.items()}
-    knowing = {name for name, path in names.items() if name.split(".")[0] not in ALLOWED and knows_one(house, path)}
+    knowing = {name for name, path in names.items() if not is_allowed(name) and knows_one(house, path)}
     assert knowing == BY_NAME[house.name].keys(), "ask a back end for a trait, or list the module"

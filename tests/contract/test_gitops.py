@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpushare.intent.gitops import TOOLS
-from gpushare.steps.synced import SYNCED
+from gpushare.render.steps.synced import SYNCED
 from tests.compiler.bundle.test_renamed import EXAMPLES
 from tests.support.paths import ROOT
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare import mig, pipeline
+from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
-from gpushare.modes.mps import has_shares
-from gpushare.nodes.taints import OUR_TAINTS
-from gpushare.vendors.amd import MANAGER_MODES
+from gpushare.facts import mig
+from gpushare.facts.catalog import cards
+from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.vendors.amd import MANAGER_MODES
+from gpushare.offering.modes.mps import has_shares
 from gpushare_node.contract import policy
 from gpushare_node.contract.strict_document import PolicyError, spelled
 from tests.support import scale

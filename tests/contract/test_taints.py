@@ -2,9 +2,9 @@
 
 import yaml
 
+from gpushare.facts.nodes import taints
+from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import Autoscaler
-from gpushare.nodes import taints
-from gpushare.vendors.amd import MANAGER_TAINT
 from tests.support.paths import ROOT
 
 CHART = ROOT / "charts" / "gpushare"

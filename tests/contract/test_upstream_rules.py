@@ -16,8 +16,8 @@ import pytest
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
+from gpushare.facts.catalog import cards
 from tests.compiler.golden.update import compiled, examples
 from tests.compiler.render.compiled import side
 from tests.contract import amd_validators as amd

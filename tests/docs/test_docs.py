@@ -14,9 +14,9 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
 from gpushare.cli.commands import COMMANDS
 from gpushare.cli.commands import commands as commands_of_click
+from gpushare.facts.catalog import cards
 from tests.compiler.cli.process import gpushare
 from tests.runner import suites
 from tests.support import helm

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiler.cli.process import gpushare
-from tests.compiler.live.clusters import SHARED, LiveCluster
+from tests.compiler.cluster.live.clusters import SHARED, LiveCluster
 from tests.docs.test_docs import NEEDS_A_CLUSTER, sessions
 from tests.docs.test_modes import SECTIONS, intent
 from tests.support.fake_api.server import ApiServer

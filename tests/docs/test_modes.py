@@ -11,7 +11,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from tests.compiler.cli.process import gpushare
-from tests.compiler.live.clusters import LiveCluster
+from tests.compiler.cluster.live.clusters import LiveCluster
 from tests.support.fake_api.server import ApiServer
 from tests.support.paths import ROOT
 

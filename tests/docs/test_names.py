@@ -182,7 +182,7 @@ def test_nonexistent_name_is_detected(name: str) -> None:
     [
         "core/units.py",
         "profiles/cards/<id>.yaml",
-        "gpushare.render.pools",
+        "gpushare.render.steps",
         "make test-all SUITE=cluster",
         "gpushare_node.contract.policy",
         "compile_intent()",

@@ -2,7 +2,7 @@
 
 import re
 
-from gpushare.monitoring import showback
+from gpushare.render.monitoring import showback
 from tests.support.paths import ROOT
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.workload.loading import load
+from gpushare.study.workload.loading import load
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "examples" / "workloads"

@@ -9,7 +9,7 @@ NOT_OURS = {"gpushare", "gpushare-node"}
 def test_no_text_tells_anyone_to_install_what_is_not_ours() -> None:
     lines = install_lines.install_lines()
     assert lines["pip install ."]
-    assert lines["pip install PySocks"] == "compiler/gpushare/live/connection.py"
+    assert lines["pip install PySocks"] == "compiler/gpushare/cluster/live/connection.py"
     assert {line: place for line, place in lines.items() if NOT_OURS & install_lines.projects(line)} == {}
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpushare.advice.history import ContainerUse, History
+from gpushare.study.advice.history import ContainerUse, History
 
 MIB = 1 << 20
 DAY, MINUTE = 86400, 60

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import click
 
-from gpushare.advice import advising, csv_history, patch, prometheus_history
-from gpushare.advice.advised import Advice
-from gpushare.advice.candidates import Isolation
-from gpushare.advice.history import History
+from gpushare import pipeline
 from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core.units import parse_duration
 from gpushare.reading import source
 from gpushare.report import advice as report
+from gpushare.study.advice import advising, csv_history, patch, prometheus_history
+from gpushare.study.advice.advised import Advice
+from gpushare.study.advice.candidates import Isolation
+from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import replace
 
 _MAX_CONTAINERS = 1_000_000
@@ -143,7 +144,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     settings = advising.Settings(
         risk=risk, isolation=Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )
-    advice = advising.advise(read.plan, read.text.data, history, priced, settings, pools)
+    advice = advising.advise(read.plan, read.text.data, pipeline.findings_of, history, priced, settings, pools)
     patch = _Patch(intent, overlays, read, advice)
     if writes:
         patch.write()

@@ -5,11 +5,11 @@ import sys
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare.catalog import card_search, cards
-from gpushare.catalog.cards import Card, Catalog
 from gpushare.cli import options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
+from gpushare.facts.catalog import card_search, cards
+from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.report import card_facts, card_view, terminal
 
 

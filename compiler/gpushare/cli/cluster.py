@@ -15,9 +15,9 @@ from gpushare.core.units import is_dns_label, parse_duration
 from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
-    from gpushare.live.connection import Server
-    from gpushare.live.reader import Scope
-    from gpushare.live.snapshot import ReadFailure, Snapshot
+    from gpushare.cluster.live.connection import Server
+    from gpushare.cluster.live.reader import Scope
+    from gpushare.cluster.live.snapshot import ReadFailure, Snapshot
 
 RELEASE = "gpu-system"
 """The intent's default for `spec.namespace`."""
@@ -81,9 +81,9 @@ def _seconds(text: str) -> int:
 @contextmanager
 def connected(cluster: ClusterConnection) -> "Iterator[Server]":
     """Yield the cluster's API server. HintedError, with a way out, if it cannot be reached."""
-    from gpushare.live import connection  # noqa: PLC0415 - `plan` and `explain` seldom ask a cluster: 45 modules for nothing
-    from gpushare.live.errors import RequestError  # noqa: PLC0415 - as above
-    from gpushare.live.kubeconfig import Access  # noqa: PLC0415 - as above
+    from gpushare.cluster.live import connection  # noqa: PLC0415 - `plan` and `explain` seldom ask a cluster: 45 modules for nothing
+    from gpushare.cluster.live.errors import RequestError  # noqa: PLC0415 - as above
+    from gpushare.cluster.live.kubeconfig import Access  # noqa: PLC0415 - as above
 
     access = Access(
         kubeconfig=cluster.kubeconfig,
@@ -101,7 +101,7 @@ def connected(cluster: ClusterConnection) -> "Iterator[Server]":
 
 def read(cluster: ClusterConnection, scope: "Scope") -> "Snapshot":
     """Return what the scope asks for. HintedError as `connected`."""
-    from gpushare.live import reader  # noqa: PLC0415 - as above
+    from gpushare.cluster.live import reader  # noqa: PLC0415 - as above
 
     with connected(cluster) as server:
         return reader.read(server, scope)

@@ -9,7 +9,6 @@ import click
 
 from gpushare.bundle import writer
 from gpushare.bundle.writer import ChangeKind, FileChange
-from gpushare.catalog import image_registry
 from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.inputs import LoadedIntent
@@ -17,9 +16,10 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import in_order
 from gpushare.core.printable import visible
 from gpushare.core.wording import layout_text, pluralize
+from gpushare.facts.catalog import image_registry
+from gpushare.facts.nodes import clouds
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack, Operator
-from gpushare.nodes import clouds
 from gpushare.resolved.plan import Plan, PoolPlan
 
 LISTED = 20

@@ -6,10 +6,10 @@ from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
+from gpushare.cluster.live import dra_drift, drift
+from gpushare.cluster.live.reader import Scope
 from gpushare.compare import bundles
 from gpushare.compare.files import parsed
-from gpushare.live import dra_drift, drift
-from gpushare.live.reader import Scope
 from gpushare.report import drift as report
 
 

@@ -17,7 +17,7 @@ from gpushare.report.terminal import BOLD, CYAN, Style, wrapped
 from gpushare_node.contract.reasons import REASONS
 
 if TYPE_CHECKING:
-    from gpushare.live.diagnosis import Diagnosis
+    from gpushare.cluster.live.diagnosis import Diagnosis
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -77,7 +77,7 @@ def _object(what: str, cluster: ClusterConnection, style: Style) -> str:
     is_code = len(what) == 5 and what[:2].upper() == "GS"
     if is_code or not is_dns_subdomain(name) or (kind and not is_dns_subdomain(kind)):
         raise _unknown(what)
-    from gpushare.live import diagnosis, reader  # noqa: PLC0415 - codes and reasons need no cluster: 45 modules for nothing
+    from gpushare.cluster.live import diagnosis, reader  # noqa: PLC0415 - codes and reasons need no cluster: 45 modules for nothing
 
     with connected(cluster) as server:
         namespace = kind if kind not in ("", "node", "pod", "claim") else cluster.namespace or server.namespace

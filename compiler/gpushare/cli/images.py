@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from gpushare.bundle import lock, reader
-from gpushare.catalog.amd_charts import OF_SUBCHARTS
-from gpushare.catalog.upstream import OCI
 from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
-from gpushare.mirror import copies, copy_formats
-from gpushare.mirror.copies import Omission
+from gpushare.facts.catalog.amd_charts import OF_SUBCHARTS
+from gpushare.facts.catalog.upstream import OCI
 from gpushare.reading import source
 from gpushare.render import images
 from gpushare.render.images import ChartSource, Pulled
+from gpushare.render.mirror import copies, copy_formats
+from gpushare.render.mirror.copies import Omission
 from gpushare.report import images as image_report
 from gpushare_node.contract.struct import Struct, replace
 
@@ -108,7 +108,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     targets += [one.reference for one in charts if one.reference]
     missing: tuple[str, ...] | None = None
     if verify:
-        from gpushare.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
+        from gpushare.render.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
 
         missing = verification.missing(targets, plain_http=plain_http)
     _warn(omissions)

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import click
 
-from gpushare import importing, pipeline
+from gpushare import pipeline
 from gpushare.bundle import lock, writer
 from gpushare.cli import options, report, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cluster import importing
+from gpushare.cluster.importing import InputFile, Wanted
+from gpushare.cluster.importing.documents import MAX_BYTES
+from gpushare.cluster.live import inventory
 from gpushare.core import units
 from gpushare.core.diagnostics import Finding
 from gpushare.core.printable import visible
-from gpushare.importing import InputFile, Wanted
-from gpushare.importing.documents import MAX_BYTES
-from gpushare.live import inventory
 
 _FILE = click.Path(exists=False, allow_dash=True)
 

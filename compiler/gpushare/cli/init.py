@@ -7,16 +7,17 @@ from pathlib import Path
 import click
 import jinja2
 
-from gpushare import mig, modes
-from gpushare.catalog import image_registry
-from gpushare.catalog.cards import Card
 from gpushare.cli import cards, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import resources, units
 from gpushare.core.wording import layout_text
+from gpushare.facts import mig
+from gpushare.facts.catalog import image_registry
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent import words
 from gpushare.intent.types import MostInstances, RuntimeImage
-from gpushare.modes import partition
+from gpushare.offering import modes
+from gpushare.offering.modes import partition
 
 SCHEMA_FILE = "intent.v1.json"
 _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'

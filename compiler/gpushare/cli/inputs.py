@@ -7,12 +7,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare import backends, pipeline
+from gpushare import pipeline
 from gpushare.bundle import lock, reader, renamed, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Card
 from gpushare.cli import options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.compare import sides
@@ -20,8 +18,11 @@ from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, nearest
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent import gitops
 from gpushare.intent import reader as intent_reader
+from gpushare.offering import backends
 from gpushare.pipeline import Compilation
 from gpushare.reading import source
 from gpushare.reading.source import Source

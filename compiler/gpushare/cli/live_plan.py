@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from gpushare.cli import inputs, streams
 from gpushare.cli.cluster import ClusterConnection, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cluster.live import disturbance
+from gpushare.cluster.live.disturbance import Disturbance, NodeChange
+from gpushare.cluster.live.reader import Scope
 from gpushare.core import emit
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
-from gpushare.live import disturbance
-from gpushare.live.disturbance import Disturbance, NodeChange
-from gpushare.live.reader import Scope
 from gpushare.report import terminal
 from gpushare.report.status import unseen
 from gpushare.report.terminal import BOLD, Style, table, wrapped
 
 if TYPE_CHECKING:
-    from gpushare.live.snapshot import Pod
+    from gpushare.cluster.live.snapshot import Pod
 
 _MAX_NODES = 100
 _BUSY = {"wait": "the node waits for them", "evict": "they are evicted", "fail": "the change fails while they run"}

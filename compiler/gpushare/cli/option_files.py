@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gpushare.catalog import card_search
-from gpushare.catalog.cards import Catalog
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.printable import visible
 from gpushare.core.wording import shorten
+from gpushare.facts.catalog import card_search
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.reading import source
 
 if TYPE_CHECKING:
     from gpushare.resolved.plan import Plan
-    from gpushare.workload.requests import Workload
+    from gpushare.study.workload.requests import Workload
 
 
 def prices_of_pools(plan: "Plan", file: str | None) -> Mapping[str, Price]:
@@ -57,7 +57,7 @@ def _price(file: str, name: str, value: object, pools: Sequence[str], catalog: C
 
 def read_workload(name: str) -> "Workload":
     """Return the workload of a file, or of stdin if the name is `-`. Raises HintedError."""
-    from gpushare.workload import loading  # noqa: PLC0415 - 16 modules, and most commands with prices have no workload
+    from gpushare.study.workload import loading  # noqa: PLC0415 - 16 modules, and most commands with prices have no workload
 
     data, file = streams.read(name, loading.MAX_BYTES, loading.FORMS)
     with streams.Progress(f"reading {visible(file)}"):

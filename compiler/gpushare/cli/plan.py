@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from gpushare.bundle import lock
-from gpushare.catalog.cards import Catalog
 from gpushare.cli import fleet, inputs, option_files, options, report, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
@@ -17,6 +16,7 @@ from gpushare.compare.files import settings
 from gpushare.compare.sides import Side
 from gpushare.core import emit
 from gpushare.core.wording import pluralize
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words, terminal
 from gpushare_node.contract.struct import replace
 

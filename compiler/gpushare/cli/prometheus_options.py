@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpushare.cli import options, streams
-from gpushare.live.prometheus import Prometheus
+from gpushare.study.measured.prometheus import Prometheus
 
 _MAX_SECONDS = 3600
 

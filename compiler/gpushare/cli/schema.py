@@ -7,10 +7,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from gpushare.catalog import cards
 from gpushare.cli import options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit, resources
+from gpushare.facts.catalog import cards
 from gpushare.reading import schema
 
 _CARD = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"

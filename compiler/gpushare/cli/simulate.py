@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from gpushare import modes
 from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.printable import visible
+from gpushare.offering import modes
 from gpushare.report import simulation as report
-from gpushare.simulation import engine, supply
-from gpushare.simulation.simulated import Simulated, Simulations
-from gpushare.workload.requests import Workload
+from gpushare.study.simulation import engine, supply
+from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.workload.requests import Workload
 
 _SCORINGS = ("least-allocated", "most-allocated")
 

@@ -6,23 +6,23 @@ from typing import Any
 
 import click
 
-from gpushare.catalog import card_search
-from gpushare.catalog import cards as catalog
-from gpushare.catalog.cards import Card, Catalog
 from gpushare.cli import cards, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, is_error
 from gpushare.core.units import MIB, meant_sizes, parse_quantity
+from gpushare.facts.catalog import card_search
+from gpushare.facts.catalog import cards as catalog
+from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.intent import words
-from gpushare.modes.demand import MAX_SIZES, Demand, Need
+from gpushare.offering.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
 from gpushare.report import simulation
 from gpushare.report import size as report
-from gpushare.sizing.comparison import Comparison, compare
-from gpushare.sizing.sizing import intent, size
-from gpushare.workload import requests
-from gpushare.workload.requests import Workload
+from gpushare.study.sizing.comparison import Comparison, compare
+from gpushare.study.sizing.sizing import intent, size
+from gpushare.study.workload import requests
+from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace
 
 MAX_NUMBER = 1_000_000

@@ -9,12 +9,12 @@ import click
 from gpushare.cli import options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cluster.live import status
+from gpushare.cluster.live.reader import Scope
+from gpushare.cluster.live.status import Status
 from gpushare.core.errors import HintedError
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first
-from gpushare.live import status
-from gpushare.live.reader import Scope
-from gpushare.live.status import Status
 from gpushare.report import status as report
 
 _WATCH_SECONDS = 5

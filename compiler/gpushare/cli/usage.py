@@ -8,8 +8,8 @@ import click
 
 from gpushare.cli import inputs, option_files, options, prometheus_options, streams
 from gpushare.cli.exits import ExitCode
-from gpushare.live import usage_report
 from gpushare.report import usage as report
+from gpushare.study.measured import usage_report
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24

@@ -6,7 +6,7 @@ from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.stack_effects import of_images
-from gpushare.vendors.amd import AMD
+from gpushare.facts.vendors.amd import AMD
 
 _VALUES = {f"{stack}/values.yaml": stack for stack in AMD.charts}
 _CONFIGS = "chart/files/amd/device-configs/"

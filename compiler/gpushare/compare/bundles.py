@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.catalog.amd_charts import OF_AMD
-from gpushare.catalog.image_registry import reference
-from gpushare.catalog.upstream import OF_DRA
 from gpushare.compare.files import Files, parsed
+from gpushare.facts.catalog.amd_charts import OF_AMD
+from gpushare.facts.catalog.image_registry import reference
+from gpushare.facts.catalog.upstream import OF_DRA
 from gpushare_node.contract.struct import Struct
 
 POLICIES = "chart/files/policies/"

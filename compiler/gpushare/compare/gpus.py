@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gpushare import mig
-from gpushare.catalog.cards import Geometry
 from gpushare.compare.changes import GpuChange
 from gpushare.compare.snapshots import Gpu
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Geometry
 
 Instances = frozenset[tuple[str, int]]
 

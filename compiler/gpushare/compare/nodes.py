@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from gpushare.catalog.cards import Geometry
 from gpushare.compare import gpus, snapshots
 from gpushare.compare.changes import Move
 from gpushare.compare.snapshots import Pools, PoolSide
+from gpushare.facts.catalog.cards import Geometry
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 

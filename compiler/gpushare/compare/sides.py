@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 
-from gpushare import backends, modes
 from gpushare.bundle import lock
-from gpushare.catalog.cards import Catalog
 from gpushare.compare import bundles
 from gpushare.compare.files import Files, parsed
 from gpushare.compare.snapshots import Pools, of_pool
 from gpushare.core.diagnostics import Finding
 from gpushare.core.prices import Price
+from gpushare.facts.catalog.cards import Catalog
+from gpushare.facts.nodes import selectors
 from gpushare.intent.types import Intent, NvidiaStack
-from gpushare.nodes import selectors
-from gpushare.render import policy
-from gpushare.resolved import vm_pool
+from gpushare.offering import backends, modes
+from gpushare.resolved import policy, vm_pool
 from gpushare.resolved.plan import Plan
 from gpushare.resolved.vm_pool import VmPool
 from gpushare_node.contract.policy import of_document

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare import backends, mig, modes, vendors
-from gpushare.catalog.cards import Card, Geometry
 from gpushare.core.units import MIB
+from gpushare.facts import mig, vendors
+from gpushare.facts.catalog.cards import Card, Geometry
+from gpushare.facts.vendors.amd import AMD
+from gpushare.facts.vendors.vendor import Vendor
 from gpushare.intent.types import NodeSelector, Pool, Requests
+from gpushare.offering import backends, modes
 from gpushare.resolved.node_plan import DevicePlan
-from gpushare.vendors.amd import AMD
-from gpushare.vendors.vendor import Vendor
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, DesiredGpu, Policy, Share
 from gpushare_node.contract.struct import NOTHING, Struct, content_of, replace

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare.compare.bundles import nvidia_stack
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.vendors.nvidia import NVIDIA
+from gpushare.facts.vendors.nvidia import NVIDIA
 
 _TENANCY = frozenset({"enforce", "scope", "tenants", "platformNamespaces"})
 """Keys that define who is a tenant: the runtime reads them as it runs; on a GPU not allocated to it, a tenant's cap is 0."""

@@ -10,16 +10,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.backends import config_manager
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import amd_charts
-from gpushare.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
-from gpushare.catalog.image_registry import mirrored
+from gpushare.facts.catalog import amd_charts
+from gpushare.facts.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
+from gpushare.facts.catalog.image_registry import mirrored
+from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import AmdStack, NvidiaStack, Platform
-from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.offering.backends import config_manager
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL
 
 FOLDER = "chart/files/amd"

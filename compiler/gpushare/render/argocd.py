@@ -9,13 +9,13 @@ chart of NVIDIA's needs no command.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.catalog import upstream
+from gpushare.facts.catalog import upstream
+from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia
+from gpushare.render.steps import leaving, nvidia_release
+from gpushare.render.steps.nvidia_release import Release
 from gpushare.resolved.plan import Plan
-from gpushare.steps import leaving, nvidia_release
-from gpushare.steps.nvidia_release import Release
-from gpushare.vendors.nvidia import NVIDIA
 
 Object = dict[str, Any]
 

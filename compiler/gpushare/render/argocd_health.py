@@ -6,10 +6,10 @@ gitops-engine, pkg/health/health_daemonset.go.
 
 from collections.abc import Iterator
 
+from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack
 from gpushare.resolved.plan import Plan
-from gpushare.vendors.nvidia import NVIDIA
 
 _CLUSTER_POLICY = """\
 hs = {status = "Progressing", message = "waiting for the operator"}

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.wording import join_words, pluralize
+from gpushare.facts.nodes import taints
+from gpushare.facts.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
+from gpushare.facts.nodes.selectors import region
 from gpushare.intent.types import Autoscaler
-from gpushare.nodes import taints
-from gpushare.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
-from gpushare.nodes.selectors import region
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend

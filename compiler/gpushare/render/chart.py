@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpushare import backends, modes
-from gpushare.backends.requests import QUOTA_OF_CLASS
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
-from gpushare.catalog import image_registry, upstream
 from gpushare.core import resources
+from gpushare.facts.catalog import image_registry, upstream
+from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import NvidiaStack, Platform
+from gpushare.offering import backends, modes
+from gpushare.offering.backends.requests import QUOTA_OF_CLASS
 from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
-from gpushare.vendors import VENDORS
 from gpushare_node.contract.policy import Action, OnBusy, Partitioner
 from gpushare_node.contract.struct import NOTHING
 

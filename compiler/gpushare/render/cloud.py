@@ -5,9 +5,9 @@ Without the taint a pod may be scheduled to a new node before its layout is veri
 
 from collections.abc import Iterator
 
+from gpushare.facts.nodes import taints
+from gpushare.facts.nodes.clouds import CLOUDS
 from gpushare.intent.types import Operator
-from gpushare.nodes import taints
-from gpushare.nodes.clouds import CLOUDS
 from gpushare.resolved.plan import Plan, PoolPlan
 
 _INTRODUCTION = """# The start-up taint on cloud node pools

@@ -10,16 +10,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare import backends, modes
-from gpushare.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
 from gpushare.bundle.former_classes import FormerClasses, former
-from gpushare.catalog import upstream
-from gpushare.catalog.image_registry import mirrored
+from gpushare.facts.catalog import upstream
+from gpushare.facts.catalog.image_registry import mirrored
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
-from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.offering import backends, claims, modes
+from gpushare.offering.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare.offering.claims import Bound, Capacity, Shape
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.sharing import claims
-from gpushare.sharing.claims import Bound, Capacity, Shape
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
 

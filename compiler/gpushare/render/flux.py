@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.catalog import upstream
 from gpushare.core.units import parse_duration
+from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
+from gpushare.render.steps import leaving, nvidia_release
+from gpushare.render.steps.nvidia_release import Release
 from gpushare.resolved.plan import Plan
-from gpushare.steps import leaving, nvidia_release
-from gpushare.steps.nvidia_release import Release
 
 Object = dict[str, Any]
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.catalog import amd_charts, upstream
-from gpushare.catalog.amd_charts import OF_AMD
-from gpushare.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
-from gpushare.catalog.upstream import OF_DRA, Image, UpstreamChart
+from gpushare.facts.catalog import amd_charts, upstream
+from gpushare.facts.catalog.amd_charts import OF_AMD
+from gpushare.facts.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
+from gpushare.facts.catalog.upstream import OF_DRA, Image, UpstreamChart
+from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
-from gpushare.vendors.amd import AMD
 from gpushare_node.contract.struct import Struct
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."

@@ -4,10 +4,10 @@ One config that mig-parted cannot parse makes the whole file unusable, and a nod
 former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
 """
 
-from gpushare.backends.mig_parted import ALL_DISABLED
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
+from gpushare.offering.backends.mig_parted import ALL_DISABLED
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.policy import Partitioner
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import NvidiaStack
+from gpushare.render.steps import preparation
 from gpushare.resolved.plan import Plan
-from gpushare.steps import preparation
 from gpushare_node.contract.tenancy import AdmissionMode
 
 

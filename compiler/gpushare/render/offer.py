@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import backends, modes
-from gpushare.backends.dra import IMPLICIT
 from gpushare.core.prices import Price
+from gpushare.offering import backends, claims, modes
+from gpushare.offering.backends.dra import IMPLICIT
 from gpushare.resolved import costs, vm_pool
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare.sharing import claims
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import NOTHING
 

@@ -5,16 +5,15 @@ Built without a template engine, whose import takes longer than the rest of a co
 
 from collections.abc import Iterator, Sequence
 
-from gpushare import backends, modes
-from gpushare.catalog.image_registry import example_image
 from gpushare.core import emit
 from gpushare.core.wording import join_words
+from gpushare.facts.catalog.image_registry import example_image
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack, Requests
+from gpushare.offering import backends, claims, modes
+from gpushare.offering.claims import Shape
+from gpushare.render.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare.sharing import claims
-from gpushare.sharing.claims import Shape
-from gpushare.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Action, Backend, Partitioner
 

@@ -8,14 +8,14 @@ appended, because K3s and RKE2 must add to them, and losing ours, even to null, 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare.backends import vgpu
-from gpushare.catalog import managed_values, upstream
-from gpushare.catalog.image_registry import mirrored
+from gpushare.facts.catalog import managed_values, upstream
+from gpushare.facts.catalog.image_registry import mirrored
+from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import NvidiaStack
-from gpushare.monitoring import dcgm_fields
-from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.offering.backends import vgpu
+from gpushare.render.monitoring import dcgm_fields
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend, Partitioner
 

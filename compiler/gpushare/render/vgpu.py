@@ -7,11 +7,11 @@ former configs are kept.
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare import modes
-from gpushare.backends import vgpu
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
+from gpushare.offering import modes
+from gpushare.offering.backends import vgpu
 from gpushare.resolved.plan import Plan
 
 FILE = "chart/files/vgpu/config.yaml"

@@ -4,15 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from gpushare import modes
-from gpushare.advice import curve
-from gpushare.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice, Refusal
-from gpushare.advice.curve import CurvePoint
-from gpushare.advice.history import History
 from gpushare.core import prices
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, join_words, layout_text, pluralize
 from gpushare.intent.types import Pool
+from gpushare.offering import modes
 from gpushare.report import curves, pool_facts
 from gpushare.report.document import (
     COUNT,
@@ -34,6 +30,10 @@ from gpushare.report.document import (
 from gpushare.report.model import Card, Cards, Column, Drawing, Form, Format, Lines, Part, Report, Section, Table
 from gpushare.report.usage import moment
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.study.advice import curve
+from gpushare.study.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice, Refusal
+from gpushare.study.advice.curve import CurvePoint
+from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import Struct, replace
 
 _NAMED = 10

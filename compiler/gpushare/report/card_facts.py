@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpushare.catalog.cards import (
+from gpushare.facts.catalog.cards import (
     Card,
     Geometry,
     LayoutDriver,
@@ -14,6 +14,7 @@ from gpushare.catalog.cards import (
     Vgpus,
     VgpuType,
 )
+from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Layout
 from gpushare.report.document import (
     COUNT,
@@ -31,7 +32,6 @@ from gpushare.report.document import (
     record,
     words,
 )
-from gpushare.vendors import VENDORS
 
 _NVLINK: Shape[NvLink] = Shape(
     schema={"enum": [True, False, NvLink.C2C.value]},

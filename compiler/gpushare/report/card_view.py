@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpushare import mig
-from gpushare.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.core.printable import visible
 from gpushare.core.wording import layout_text, mib, pluralize
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.intent.types import Layout
 from gpushare.report import memory_map
 from gpushare.report.terminal import BOLD, Style, table, wrapped

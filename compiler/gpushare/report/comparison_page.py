@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare.catalog.cards import Catalog, Geometry
 from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import PoolSide
@@ -11,6 +10,7 @@ from gpushare.core import memory_totals
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.printable import visible
 from gpushare.core.wording import pluralize
+from gpushare.facts.catalog.cards import Catalog, Geometry
 from gpushare.report import comparison_words as words
 from gpushare.report import folding, html, pool_facts
 from gpushare.report.comparison_verdict import headline, verdict

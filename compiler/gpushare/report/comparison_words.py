@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from gpushare import vendors
 from gpushare.compare.changes import Change, Comparison, GpuChange, Move, Outage, PoolChange, Problem, QuotaChange, Start
 from gpushare.compare.effects import EffectKind
 from gpushare.core import prices
 from gpushare.core.wording import pluralize
+from gpushare.facts import vendors
 from gpushare.report.effect_words import EFFECTS
 from gpushare.report.plan_view import known, ranges
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from gpushare.cluster.live.drift import Difference, Kind
+from gpushare.cluster.live.snapshot import ReadFailure
 from gpushare.core.wording import pluralize
-from gpushare.live.drift import Difference, Kind
-from gpushare.live.snapshot import ReadFailure
 from gpushare.report.document import FLAG, Document, Member, Shape, array, fields, record, words
 from gpushare.report.model import Form, Lines, Part, Report, bare
 from gpushare.report.status import UNSEEN

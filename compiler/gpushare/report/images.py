@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpushare.mirror.copies import ChartCopy, Copy, Omission
+from gpushare.render.mirror.copies import ChartCopy, Copy, Omission
 from gpushare.report.document import FLAG, TEXT, Document, Member, Shape, array, record
 from gpushare_node.contract.struct import Struct
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from gpushare import backends, mig, modes
 from gpushare.core.prices import Price, amount, exact
 from gpushare.core.wording import join_first, layout_text, mib, pluralize
+from gpushare.facts import mig
+from gpushare.offering import backends, modes
 from gpushare.report import folding, memory_map
 from gpushare.report.card_view import left_over
 from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare import backends, modes
 from gpushare.core import emit, memory_totals
 from gpushare.core.diagnostics import Finding
 from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.prices import Price, amount
 from gpushare.core.printable import visible
 from gpushare.core.wording import join_first, join_words, layout_text, pluralize
+from gpushare.offering import backends, modes
 from gpushare.render import readme
 from gpushare.report import folding, html, plan_view, pool_facts
 from gpushare.report.card_view import left_over

@@ -37,10 +37,10 @@ from gpushare.report.model import (
     Table,
     bare,
 )
-from gpushare.simulation.engine import Scoring
-from gpushare.simulation.outcome import Bounds, Point, PoolOutcome
-from gpushare.simulation.simulated import Simulated, Simulations
-from gpushare.workload.requests import LeftOut, Workload
+from gpushare.study.simulation.engine import Scoring
+from gpushare.study.simulation.outcome import Bounds, Point, PoolOutcome
+from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.workload.requests import LeftOut, Workload
 
 _MAX_REASONS = 8
 _MAX_PLACES = 3

@@ -7,8 +7,8 @@ from gpushare.core import emit, prices
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text, mib, pluralize
 from gpushare.intent import writer
-from gpushare.modes import VARIANTS
-from gpushare.modes.demand import FaultIsolation, MemoryIsolation, Need
+from gpushare.offering.modes import VARIANTS
+from gpushare.offering.modes.demand import FaultIsolation, MemoryIsolation, Need
 from gpushare.report.document import (
     COUNT,
     FLAG,
@@ -24,9 +24,9 @@ from gpushare.report.document import (
     words,
 )
 from gpushare.report.model import Column, Lines, Report, Section, Table, bare
-from gpushare.sizing.answer import Grant, Option, Sizing, Unfit
-from gpushare.sizing.comparison import Comparison
-from gpushare.sizing.sizing import intent
+from gpushare.study.sizing.answer import Grant, Option, Sizing, Unfit
+from gpushare.study.sizing.comparison import Comparison
+from gpushare.study.sizing.sizing import intent
 
 MAX_LAYOUTS = 3
 """How many options of one mode are in the table: a card has dozens of layouts."""

@@ -6,15 +6,15 @@ An entry in a list of columns is all that a column needs, and a member of a reco
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from gpushare import vendors
+from gpushare.cluster.live.devices import Claim, Grant
+from gpushare.cluster.live.holders import Holder, largest
+from gpushare.cluster.live.observing import Observed, Would
+from gpushare.cluster.live.snapshot import Event, Pod, ReadFailure, RuntimeMetrics, Usage
+from gpushare.cluster.live.status import ClaimStatus, NodeStatus, PoolStatus, ShareUsage, Status, VmNode
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_first, pluralize
-from gpushare.live.devices import Claim, Grant
-from gpushare.live.holders import Holder, largest
-from gpushare.live.observing import Observed, Would
-from gpushare.live.snapshot import Event, Pod, ReadFailure, RuntimeMetrics, Usage
-from gpushare.live.status import ClaimStatus, NodeStatus, PoolStatus, ShareUsage, Status, VmNode
-from gpushare.nodes import taints
+from gpushare.facts import vendors
+from gpushare.facts.nodes import taints
 from gpushare.report import pool_facts
 from gpushare.report.document import (
     COUNT,

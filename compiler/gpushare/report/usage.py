@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
-from gpushare import vendors
 from gpushare.core.wording import join_first
-from gpushare.live.usage_report import Amounts, Gap, Held, PoolUsage, Source, UsageReport, Use
-from gpushare.monitoring import showback
+from gpushare.facts import vendors
+from gpushare.render.monitoring import showback
 from gpushare.report.document import NUMBER, TEXT, Document, Member, Shape, array, by_name, optional, record, words
 from gpushare.report.model import Column, Format, Lines, Report, Table, bare
+from gpushare.study.measured.usage_report import Amounts, Gap, Held, PoolUsage, Source, UsageReport, Use
 from gpushare_node.contract.struct import Struct
 
 _MAX_GAPS = 3

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from gpushare.core.units import MIB
+from gpushare.offering import caps, claims
+from gpushare.offering.shares import ShareKind
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.sharing import caps, claims
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.policy import Backend, DraShares
 from gpushare_node.contract.struct import Struct
 

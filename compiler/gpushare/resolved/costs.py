@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from gpushare import modes
 from gpushare.core.prices import Price
 from gpushare.core.units import total
+from gpushare.offering import modes
 from gpushare.resolved.node_plan import DevicePlan
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.struct import Struct

@@ -6,15 +6,15 @@ Owns the per-node types of the Plan and their computation from an Intent that pa
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import backends, mig, modes
-from gpushare.backends import config_manager, mig_parted
-from gpushare.backends.config_manager import ManagerConfig
-from gpushare.backends.mig_parted import MigConfig
-from gpushare.catalog.cards import Card, PartitionMode
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Card, PartitionMode
+from gpushare.facts.mig import Instance
 from gpushare.intent.types import Layout, Pool
-from gpushare.mig import Instance
-from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import ShareKind
+from gpushare.offering import backends, caps, modes, shares
+from gpushare.offering.backends import config_manager, mig_parted
+from gpushare.offering.backends.config_manager import ManagerConfig
+from gpushare.offering.backends.mig_parted import MigConfig
+from gpushare.offering.shares import ShareKind
 from gpushare_node.contract.struct import Struct
 
 

@@ -8,24 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import backends, mig, modes
-from gpushare.backends.config_manager import ManagerConfig
-from gpushare.backends.dra import IMPLICIT
-from gpushare.backends.mig_parted import MigConfig
 from gpushare.bundle.artifact import content_hash, digest
 from gpushare.bundle.lock import GoalPin, Lock, all_profiles
-from gpushare.catalog.cards import Card, Catalog
 from gpushare.core import emit
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Card, Catalog
+from gpushare.facts.nodes import selectors
+from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import AmdStack, Intent, Layout, Pool, Quota
-from gpushare.nodes import selectors
+from gpushare.offering import backends, caps, claims, modes, shares
+from gpushare.offering.backends.config_manager import ManagerConfig
+from gpushare.offering.backends.dra import IMPLICIT
+from gpushare.offering.backends.mig_parted import MigConfig
+from gpushare.offering.claims import Division
+from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
 from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
-from gpushare.sharing import caps, claims, shares
-from gpushare.sharing.claims import Division
-from gpushare.sharing.shares import Offer, ShareKind
-from gpushare.vendors.amd import AMD
 from gpushare_node.contract.policy import Backend, DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import vendors
-from gpushare.catalog.cards import Card
+from gpushare.facts import vendors
+from gpushare.facts.catalog.cards import Card
+from gpushare.facts.vendors.vendor import Vendor
 from gpushare.intent.types import Pool
 from gpushare.intent.words import Mode
-from gpushare.vendors.vendor import Vendor
 from gpushare_node.contract.struct import Struct
 
 

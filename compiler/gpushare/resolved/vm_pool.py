@@ -6,11 +6,11 @@ The node runtime has no part in such a pool: nothing on its nodes is offered to 
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import modes
-from gpushare.backends import vgpu
-from gpushare.backends.vgpu import VgpuConfig
-from gpushare.catalog.cards import Card, VgpuType
+from gpushare.facts.catalog.cards import Card, VgpuType
 from gpushare.intent.types import Pool
+from gpushare.offering import modes
+from gpushare.offering.backends import vgpu
+from gpushare.offering.backends.vgpu import VgpuConfig
 from gpushare.resolved.resolved_pool import ResolvedPool
 
 

@@ -12,9 +12,9 @@ from itertools import islice
 from pkgutil import iter_modules
 from typing import Any
 
-from gpushare.catalog.cards import Catalog
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import Finding, Severity, is_error
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent.types import Intent, Layout
 from gpushare.rules.rule import REGISTERED, RuleContext
 from gpushare_node.contract.struct import NOTHING, replace

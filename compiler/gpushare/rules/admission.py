@@ -6,9 +6,9 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
 from gpushare.intent.types import AmdStack, NvidiaStack, Pool
+from gpushare.offering import shares
+from gpushare.offering.shares import Offer
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
-from gpushare.sharing import shares
-from gpushare.sharing.shares import Offer
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 _NAMESPACES = ("spec", "platform", "namespaces")

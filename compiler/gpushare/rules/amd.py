@@ -3,17 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from gpushare import modes, vendors
-from gpushare.catalog import amd_charts, card_search
-from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
+from gpushare.facts import vendors
+from gpushare.facts.catalog import amd_charts, card_search
+from gpushare.facts.catalog.cards import Card
+from gpushare.facts.vendors.amd import AMD, MANAGER_MODES, MANAGER_TAINT
 from gpushare.intent.types import AmdStack, NvidiaStack, Pool
-from gpushare.modes import partition
-from gpushare.modes.traits import AnyTraits
+from gpushare.offering import modes
+from gpushare.offering.modes import partition
+from gpushare.offering.modes.traits import AnyTraits
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
 from gpushare.rules.versions import AMD_VERSIONS
-from gpushare.vendors.amd import AMD, MANAGER_MODES, MANAGER_TAINT
 
 PLATFORM = ("spec", "platform")
 

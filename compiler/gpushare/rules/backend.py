@@ -6,16 +6,16 @@ What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5, here 
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare import modes, vendors
-from gpushare.catalog.cards import Card, MigProfile
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
+from gpushare.facts import vendors
+from gpushare.facts.catalog.cards import Card, MigProfile
+from gpushare.facts.nodes.clouds import CLOUDS
+from gpushare.facts.nodes.selectors import region
 from gpushare.intent.types import Autoscaler, NvidiaStack, Pool, Requests, SharePlacement
-from gpushare.nodes.clouds import CLOUDS
-from gpushare.nodes.selectors import region
+from gpushare.offering import claims, modes
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
-from gpushare.sharing import claims
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.policy import Backend, DraShares, Partitioner
 
 HERE = ("spec", "platform")

@@ -5,17 +5,17 @@ A claim that Kubernetes makes for a name in `limits` names no capacity, and take
 
 from collections.abc import Iterator
 
-from gpushare import modes, vendors
-from gpushare.backends.dra import DRIVER
 from gpushare.bundle.admission import MUTATING_KUBERNETES
-from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words
+from gpushare.facts import vendors
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import Pool, Requests
+from gpushare.offering import claims, modes, shares
+from gpushare.offering.backends.dra import DRIVER
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.backend import DIVIDING, HERE, device_name, served, shares_by
 from gpushare.rules.rule import RuleContext, pool_path, product, rule, warn_of_pool
-from gpushare.sharing import claims, shares
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.tenancy import AdmissionMode
 

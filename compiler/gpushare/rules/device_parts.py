@@ -5,17 +5,16 @@
 
 from collections.abc import Iterator
 
-from gpushare import modes
-from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import pluralize
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import CapWord, Pool
+from gpushare.offering import caps, modes
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.backend import HERE, device_name, served, shares_by
 from gpushare.rules.quotas import quota_path, resolved_quotas
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
-from gpushare.sharing import caps
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.policy import Backend, DraShares
 
 SHAPES = ("gpu", "share")

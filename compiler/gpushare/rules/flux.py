@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare.catalog import upstream
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import is_dns_subdomain, parse_duration
+from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.rules.rule import RuleContext, rule
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare import modes, vendors
-from gpushare.catalog.cards import usable_bytes
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
+from gpushare.facts import vendors
+from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapValue, CapWord, Enforcement, Intent, MemoryEach, Pool, Requests
-from gpushare.modes.mps import limits_clients
+from gpushare.offering import caps, modes
+from gpushare.offering.modes.mps import limits_clients
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
 from gpushare.rules.versions import operator_driver
-from gpushare.sharing import caps
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.policy import Action, Backend, Mechanism, OnBusy
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 

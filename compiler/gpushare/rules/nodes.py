@@ -7,14 +7,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpushare import modes, vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
+from gpushare.facts import vendors
+from gpushare.facts.nodes import labels, selectors
+from gpushare.facts.nodes.clouds import CLOUDS, Cloud
+from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region
 from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelector, Pool
-from gpushare.nodes import labels, selectors
-from gpushare.nodes.clouds import CLOUDS, Cloud
-from gpushare.nodes.selectors import MAX_ALTERNATIVES, region
+from gpushare.offering import modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare_node.contract.policy import Backend
 

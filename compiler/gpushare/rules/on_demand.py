@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, permutations
 
-from gpushare import mig, modes
-from gpushare.catalog.cards import Geometry
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words, pluralize
+from gpushare.facts import mig
+from gpushare.facts.catalog.cards import Geometry
 from gpushare.intent.types import Layout, Pool
+from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule

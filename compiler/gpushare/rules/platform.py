@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator
 
-from gpushare import backends, modes
-from gpushare.catalog import image_registry
-from gpushare.catalog.cards import MigProfile
-from gpushare.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_subdomain
+from gpushare.facts.catalog import image_registry
+from gpushare.facts.catalog.cards import MigProfile
+from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
+from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Amd, AmdStack, MigStrategy, NvidiaStack
+from gpushare.offering import backends, modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
-from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Backend, Partitioner
 
 HERE = ("spec", "platform")

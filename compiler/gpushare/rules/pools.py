@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from gpushare import modes, vendors
-from gpushare.backends import config_manager
-from gpushare.catalog import card_search
-from gpushare.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.core import prices
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_first, shorten
+from gpushare.facts import vendors
+from gpushare.facts.catalog import card_search
+from gpushare.facts.catalog.cards import Card, NvLink, PartitionMode
+from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import AmdStack, CapWord, Pool
+from gpushare.offering import caps, modes
+from gpushare.offering.backends import config_manager
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
-from gpushare.sharing import caps
-from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.amd import AMD
 
 MOST_POOLS = 300
 """The tests compile this many."""

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import CapWord, Pool, Quota
+from gpushare.offering import caps, shares
+from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, pool_path, rule
-from gpushare.sharing import caps, shares
-from gpushare.sharing.shares import ShareKind
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.tenancy import AdmissionMode
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from gpushare import backends, modes, vendors
-from gpushare.catalog.cards import Card, Catalog
 from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.facts import vendors
+from gpushare.facts.catalog.cards import Card, Catalog
+from gpushare.facts.nodes.selectors import NodeAssignment
+from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import Intent, Layout, NvidiaStack, Pool
-from gpushare.nodes.selectors import NodeAssignment
-from gpushare.sharing import shares
-from gpushare.sharing.shares import ShareKind
-from gpushare.vendors.amd import AMD
+from gpushare.offering import backends, modes, shares
+from gpushare.offering.shares import ShareKind
 from gpushare_node.contract.struct import NOTHING
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")

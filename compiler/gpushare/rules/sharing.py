@@ -6,12 +6,12 @@ What the device plugin's MPS daemon accepts (GS301, GS302); mechanisms that a mo
 
 from collections.abc import Iterator
 
-from gpushare import modes
-from gpushare.catalog.cards import Card
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.units import show_bytes
+from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import CapWord, Pool
-from gpushare.modes.mps import limits_clients
+from gpushare.offering import modes
+from gpushare.offering.modes.mps import limits_clients
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 from gpushare_node.contract.policy import Mechanism
 

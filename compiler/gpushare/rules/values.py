@@ -6,12 +6,12 @@ GS710 also has values that every schema allows and the API server or Helm reject
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from gpushare.catalog import amd_charts, upstream
-from gpushare.catalog.amd_charts import AmdChart
-from gpushare.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
-from gpushare.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
+from gpushare.facts.catalog import amd_charts, upstream
+from gpushare.facts.catalog.amd_charts import AmdChart
+from gpushare.facts.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
+from gpushare.facts.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
 from gpushare.intent.types import AmdStack, NvidiaStack, Platform
 from gpushare.reading import schema
 from gpushare.rules import fields

@@ -9,13 +9,13 @@ for Blackwell, whose first branches (R570, and R580 for 10.3) it states with the
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare import modes
-from gpushare.catalog import amd_charts, upstream
-from gpushare.catalog.cards import Card, MigProfile
-from gpushare.catalog.upstream import UpstreamChart
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
+from gpushare.facts.catalog import amd_charts, upstream
+from gpushare.facts.catalog.cards import Card, MigProfile
+from gpushare.facts.catalog.upstream import UpstreamChart
 from gpushare.intent.types import AmdStack, NvidiaStack, Platform, Pool, SharePlacement
+from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 from gpushare_node.contract.policy import Backend

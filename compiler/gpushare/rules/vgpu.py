@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpushare import modes
-from gpushare.catalog.cards import Card, VgpuRefusal
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first, join_words, nearest
+from gpushare.facts.catalog.cards import Card, VgpuRefusal
 from gpushare.intent.types import NvidiaStack, Pool
+from gpushare.offering import modes
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
 
 MEDIATED_BEFORE = (6, 0)

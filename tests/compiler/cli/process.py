@@ -15,7 +15,7 @@ PRELOADED = (
     "gpushare.cli",
     "gpushare.cli.commands",
     "gpushare.pipeline",
-    "gpushare.live.connection",
+    "gpushare.cluster.live.connection",
     "kubernetes.client",
     "kubernetes.config",
     "tests.compiler.cli.warmed",

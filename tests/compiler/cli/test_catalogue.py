@@ -13,16 +13,18 @@ import yaml
 from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
-from gpushare import mig, modes, pipeline
-from gpushare.catalog import cards
-from gpushare.catalog.image_registry import EXAMPLE_IMAGE
+from gpushare import pipeline
 from gpushare.cli import COMPLETE_VARIABLE, init
 from gpushare.cli.commands import commands
 from gpushare.core import finding_texts
 from gpushare.core.diagnostics import is_error
+from gpushare.facts import mig
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE
 from gpushare.intent import words
 from gpushare.intent.types import RuntimeImage
-from gpushare.modes.mps import has_shares
+from gpushare.offering import modes
+from gpushare.offering.modes.mps import has_shares
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gpushare.catalog import cards
 from gpushare.cli.schema import editors_intent
+from gpushare.facts.catalog import cards
 from tests.support.paths import ROOT
 
 SCHEMA = editors_intent()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.compiler.cli.process import gpushare
-from tests.compiler.importing.imports import config_map, node, selected, sharing
+from tests.compiler.cluster.importing.imports import config_map, node, selected, sharing
 from tests.compiler.rules.intents import pool, written
 
 WARNED = "---\n".join([config_map(sharing().replace("replicas: 4", "replicas: 4\n      renam: x")), selected()])

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpushare.catalog import cards
 from gpushare.cli.commands import commands
 from gpushare.cli.exits import CouldNotRunError
+from gpushare.facts.catalog import cards
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 

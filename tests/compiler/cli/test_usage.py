@@ -14,9 +14,9 @@ from gpushare.cli.commands import commands
 from gpushare.core.errors import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
-from tests.compiler.live.prometheus_double import Double, serving, usual
-from tests.compiler.live.test_usage_report import BY_NAMESPACE, BY_POOL, EXPORTED, MEMORY, SHARED
 from tests.compiler.rules.intents import pool, written
+from tests.compiler.study.measured.prometheus_double import Double, serving, usual
+from tests.compiler.study.measured.test_usage_report import BY_NAMESPACE, BY_POOL, EXPORTED, MEMORY, SHARED
 
 MONTH = ("--month", "2026-02")
 DAYS = ("--from", "2026-02-01", "--to", "2026-02-03")

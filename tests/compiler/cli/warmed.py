@@ -6,7 +6,7 @@ import pkgutil
 import gpushare
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from gpushare.report import show_page
 from tests.support.paths import ROOT
 

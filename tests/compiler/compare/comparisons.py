@@ -8,9 +8,9 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
 from gpushare.compare import compare, sides
 from gpushare.compare.changes import Comparison
+from gpushare.facts.catalog import cards
 from gpushare.pipeline import Compilation
 
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare import backends
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.offering import backends
 
 
 def side(document: Mapping[str, Any]) -> Side:

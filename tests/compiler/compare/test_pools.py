@@ -7,10 +7,10 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle.lock import EMPTY
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Geometry
 from gpushare.compare import compare, files, sides
 from gpushare.compare.changes import Change, Comparison
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Geometry
 from gpushare.reading import source
 from tests.compiler.compare.plain_sides import side
 from tests.support.paths import ROOT

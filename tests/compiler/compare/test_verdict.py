@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.catalog import cards
 from gpushare.compare import compare, sides
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileKind, SettingChange
+from gpushare.facts.catalog import cards
 from gpushare.reading import schema
 from gpushare.report import (
     comparison_document,

@@ -5,9 +5,9 @@ from math import dist
 
 import pytest
 
-from gpushare import modes
 from gpushare.core import palette
 from gpushare.core.palette import DARK, LIGHT, Shades
+from gpushare.offering import modes
 
 Vector = tuple[float, ...]
 SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {

@@ -7,11 +7,11 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Catalog
 from gpushare.compare import sides
 from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import is_error
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent import reader
 from gpushare.resolved.plan import Plan
 

@@ -10,9 +10,9 @@ import pytest
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import cards
-from gpushare.modes.partition import is_offered
-from gpushare.nodes.taints import OUR_TAINTS
+from gpushare.facts.catalog import cards
+from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.offering.modes.partition import is_offered
 from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 OPERATOR = "{stack: amd-gpu-operator}"

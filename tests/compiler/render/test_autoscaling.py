@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from gpushare.facts.nodes import taints
 from gpushare.intent.types import Autoscaler
-from gpushare.nodes import taints
 from tests.compiler.render.compiled import POOLS, document, files
 
 SELECTS = "nodes: {matchLabels: {p: dense}, expected: 3}"

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gpushare import __version__
-from gpushare.catalog.image_registry import reference
+from gpushare.facts.catalog.image_registry import reference
 from tests.compiler.render.compiled import POOLS, files
 
 DIGEST = f"sha256:{'0f' * 32}"

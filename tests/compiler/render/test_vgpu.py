@@ -10,7 +10,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
-from gpushare.catalog import managed_values, upstream
+from gpushare.facts.catalog import managed_values, upstream
 from gpushare.intent.types import VgpuManager
 from gpushare_node.contract.struct import replace
 from tests.compiler.render.compiled import POOLS, compiled, document, files, intent, side

@@ -1,12 +1,12 @@
 """Advice of each kind, and its history: a change, none, and a refusal."""
 
 from gpushare import pipeline
-from gpushare.advice import distribution, intervals
-from gpushare.advice.advised import Advice, BackTest, Change, Ending, PoolAdvice, Refusal
-from gpushare.advice.history import History
 from gpushare.bundle import lock
 from gpushare.intent.types import TimeSlicing
 from gpushare.resolved.plan import Plan
+from gpushare.study.advice import distribution, intervals
+from gpushare.study.advice.advised import Advice, BackTest, Change, Ending, PoolAdvice, Refusal
+from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import replace
 from tests.compiler.rules.intents import pool, written
 from tests.support import usage_series

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from gpushare.advice import curve
-from gpushare.advice.advised import Advice, PoolAdvice, Refusal
-from gpushare.advice.history import ContainerUse, History
 from gpushare.report import advice as report
 from gpushare.report import html as writer
 from gpushare.resolved.plan import Plan
+from gpushare.study.advice import curve
+from gpushare.study.advice.advised import Advice, PoolAdvice, Refusal
+from gpushare.study.advice.history import ContainerUse, History
 from gpushare_node.contract.struct import replace
 from tests.compiler.report import advice as made
 from tests.compiler.report.page import HOSTILE, Page

@@ -1,10 +1,10 @@
 """Advice in a terminal names everyone whom it would end."""
 
-from gpushare.advice import intervals
-from gpushare.advice.advised import BackTest, Ending
 from gpushare.report import advice as report
 from gpushare.report import text
 from gpushare.report.terminal import Style
+from gpushare.study.advice import intervals
+from gpushare.study.advice.advised import BackTest, Ending
 from gpushare_node.contract.struct import replace
 from tests.compiler.report import advice
 

@@ -8,9 +8,9 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
 from gpushare.compare import compare
 from gpushare.compare import sides as sides_of
+from gpushare.facts.catalog import cards
 from gpushare.report import comparison_page
 from tests.compiler.cli.process import gpushare
 from tests.compiler.report.page import HOSTILE, Page

@@ -5,8 +5,8 @@ from types import ModuleType
 from typing import Any
 
 from gpushare.bundle.lock import EMPTY, Lock
-from gpushare.catalog.cards import Catalog
 from gpushare.core.diagnostics import Finding, pointer
+from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent.types import Enforcement, Intent, Memory, NodeSelector, Pool, Sharing
 from gpushare.resolved.plan import Plan, PoolPlan, resolve
 from gpushare.rules import RULES

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpushare import mig
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Catalog, usable_bytes
 from gpushare.core.diagnostics import is_error
 from gpushare.core.units import MIB
+from gpushare.facts import mig
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Catalog, usable_bytes
 from gpushare.intent.types import (
     Amd,
     AmdStack,
@@ -27,7 +27,7 @@ from gpushare.intent.types import (
     Sharing,
     TimeSlicing,
 )
-from gpushare.modes.mps import has_shares
+from gpushare.offering.modes.mps import has_shares
 from gpushare.rules import run_rules
 from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import A100, capacity, intent, memory, plan, planned, pool

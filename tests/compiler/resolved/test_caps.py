@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.catalog import cards
-from gpushare.catalog.cards import usable_bytes
 from gpushare.core.units import MIB, Share
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
-from gpushare.sharing import caps
+from gpushare.offering import caps
 from tests.compiler.resolved.builders import A100, enforcement, memory, pool
 
 T4 = cards.load("t4")

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import cards
 from gpushare.core.units import MIB
+from gpushare.facts.catalog import cards
 from gpushare.intent.types import CapWord, Dra, Exclusive, Memory, Mig, Platform, Pool, Sharing, TimeSlicing
+from gpushare.offering import claims
 from gpushare.resolved import claim_plan
 from gpushare.resolved.claim_plan import ClaimPlan
 from gpushare.resolved.plan import Plan
-from gpushare.sharing import claims
 from gpushare_node.contract.policy import Backend, DraShares
 from tests.compiler.resolved.builders import plan, pool
 

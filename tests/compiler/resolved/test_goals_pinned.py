@@ -4,8 +4,8 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle.lock import EMPTY, GoalPin, Lock
-from gpushare.catalog import cards
 from gpushare.core.units import Share
+from gpushare.facts.catalog import cards
 from gpushare.intent.types import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.resolved.plan import PoolPlan, goal_inputs_digest
 from tests.compiler.resolved.builders import memory, planned, pool

@@ -1,8 +1,8 @@
 """Intents as text, and what the rules find in them: the way from text to findings, without rendering."""
 
 from gpushare import rules
-from gpushare.catalog import cards
 from gpushare.core.diagnostics import Finding, is_error, pointer
+from gpushare.facts.catalog import cards
 from gpushare.intent import reader
 from gpushare.reading import schema, source
 

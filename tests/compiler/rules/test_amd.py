@@ -8,10 +8,10 @@ from itertools import product
 
 import pytest
 
-from gpushare import modes
-from gpushare.catalog import cards
 from gpushare.core.diagnostics import Severity, is_error
-from gpushare.modes.partition import find
+from gpushare.facts.catalog import cards
+from gpushare.offering import modes
+from gpushare.offering.modes.partition import find
 from tests.compiler.rules.intents import check, pool, written
 
 AMD = [name for name in cards.ids() if cards.load(name).vendor == "amd"]

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from gpushare import modes, pipeline, rules
+from gpushare import pipeline, rules
 from gpushare.bundle import lock
-from gpushare.catalog import cards
 from gpushare.core.diagnostics import Finding, Severity, is_error
+from gpushare.facts.catalog import cards
+from gpushare.offering import modes
 from gpushare.rules import backend, device_classes, device_parts
 from tests.compiler.rules.dra_intents import A100, HERE, NEW, OTHER_T4, PLATFORM, SHARING, claimed, hints, whole
 from tests.compiler.rules.intents import check, codes, found, one, pool, written

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.compiler.rules.dra_intents import A100, COUNT, HERE, OTHER_T4, PLATFORM, SHARING, SHORT, claimed, hints, whole
 from tests.compiler.rules.intents import found, one, pool, written
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from gpushare.catalog import upstream
+from gpushare.facts.catalog import upstream
 from tests.compiler.rules.intents import HEAD, codes, found, one, pool
 
 

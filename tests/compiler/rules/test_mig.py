@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare import mig
-from gpushare.catalog import cards
+from gpushare.facts import mig
+from gpushare.facts.catalog import cards
 from gpushare.intent.types import (
     Balanced,
     Goal,

@@ -5,7 +5,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import image_registry
+from gpushare.facts.catalog import image_registry
 from gpushare.intent.types import Platform
 from tests.compiler.rules.intents import check, codes, found, one, pool, written
 from tests.support.paths import ROOT

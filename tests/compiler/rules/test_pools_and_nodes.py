@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from gpushare import rules
-from gpushare.catalog import cards
 from gpushare.core.wording import join_words
+from gpushare.facts.catalog import cards
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent import reader
-from gpushare.nodes.taints import OUR_TAINTS
 from gpushare.reading import source
 from tests.compiler.rules.intents import check, found, pool, written
 from tests.support.costs import grows_in_line

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpushare.facts.nodes import labels, selectors
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
-from gpushare.nodes import labels, selectors
 from gpushare_node.contract.names import POOL_LABEL
 from tests.support import scale
 from tests.support.costs import grows_in_line

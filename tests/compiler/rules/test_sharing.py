@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from gpushare.intent.types import Mps, TimeSlicing
 from gpushare.rules import sharing
 from tests.compiler.resolved.builders import check, findings, pool, rules_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpushare.catalog import managed_values, upstream
 from gpushare.core.diagnostics import pointer
+from gpushare.facts.catalog import managed_values, upstream
 from gpushare.intent import reader
 from gpushare.reading import source
 from tests.compiler.rules.intents import check, codes, one, pool, written

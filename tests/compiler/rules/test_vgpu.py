@@ -5,12 +5,13 @@ import json
 import pytest
 from jsonschema import Draft7Validator
 
-from gpushare import modes, pipeline
+from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.catalog import cards
 from gpushare.core.diagnostics import is_error
 from gpushare.core.units import is_label_value
+from gpushare.facts.catalog import cards
 from gpushare.intent.types import NodeSelector, Pool, Vgpu
+from gpushare.offering import modes
 from gpushare.reading import schema
 from gpushare.resolved import vm_pool
 from tests.compiler.rules.intents import check, found, one, pool, written

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.compiler.render.compiled import document, files
 from tests.contract import amd_validators
 from tests.e2e.amd import device_plugin

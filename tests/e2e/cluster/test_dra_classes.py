@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Card
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
 from tests.compiler.render.compiled import document, files
 from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster import Cluster

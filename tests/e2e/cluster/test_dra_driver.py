@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, T4, ClusterFixture
 from tests.e2e.cluster.dra.agents import BACK_END, CHECKPOINT, STATE, Agents, with_agents
 from tests.e2e.cluster.dra.devices import Object

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpushare import mig
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.facts import mig
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card, MigProfile
 from tests.compiler.render.compiled import document, files
 from tests.e2e.cluster.bundles import namespace
 from tests.e2e.cluster.cluster import Cluster

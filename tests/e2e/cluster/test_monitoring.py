@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.monitoring.alerts import ALERTS, RECORDINGS
-from gpushare.monitoring.dashboard import PANELS
+from gpushare.render.monitoring.alerts import ALERTS, RECORDINGS
+from gpushare.render.monitoring.dashboard import PANELS
 from tests.e2e.cluster import exporters, prometheus
 from tests.e2e.cluster.cluster_fixture import A100, COURSE, NOTEBOOKS, SHARED, SLICE, T4, ClusterFixture, intent
 from tests.e2e.cluster.machine import MachineError

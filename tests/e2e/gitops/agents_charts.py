@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from gpushare.catalog import upstream
+from gpushare.facts.catalog import upstream
 from tests.e2e.cluster.dra.agents import CHARTS_AFFINITY, PLACEMENT, Agents
 from tests.e2e.cluster.dra.devices import Object
 from tests.e2e.gitops.upstream import Chart, add

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpushare.catalog import upstream
+from gpushare.facts.catalog import upstream
 from tests.e2e.cluster.machine import Network, start
 from tests.support import helm
 

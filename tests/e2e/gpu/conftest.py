@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpushare.catalog import cards
-from gpushare.catalog.cards import Card
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
 from tests.e2e.gpu.calls import Calls

@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpushare.catalog.cards import Card, MigProfile
+from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.catalog.cards import Card
+from gpushare.facts.catalog.cards import Card
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo
 from tests.compiler.render import compiled
 

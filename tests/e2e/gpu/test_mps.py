@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.intent.types import Mps
-from gpushare.sharing import caps
+from gpushare.offering import caps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import ControlProgram, HostMpsControl
 from gpushare_node.guard.inputs import Process, ProcessKind

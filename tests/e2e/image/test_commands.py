@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpushare.catalog.image_registry import build_commands
+from gpushare.facts.catalog.image_registry import build_commands
 from gpushare.intent.types import Platform, RuntimeImage
 from tests.e2e.image.building import CONTEXT, OWN, built
 from tests.e2e.registry.registries import registry

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.monitoring.test_dashboard import BOARD
+from tests.compiler.render.monitoring.test_dashboard import BOARD
 from tests.e2e.judges import grafana
 
 

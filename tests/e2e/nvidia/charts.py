@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpushare.catalog.upstream import version_order
+from gpushare.facts.catalog.upstream import version_order
 from tests.support import tar
 
 ARCHIVES = {name: f"chart-{name}-*.tar.*" for name in ("gpu-operator", "nvidia-device-plugin", "dra-driver-nvidia-gpu")}

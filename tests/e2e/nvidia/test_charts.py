@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from gpushare.catalog import upstream
 from gpushare.core import resources
+from gpushare.facts.catalog import upstream
 from tests.bench.figures import GPU_OPERATOR, figures
 from tests.chart.conftest import run_helm  # noqa: F401 - a fixture
 from tests.compiler.golden.update import examples

@@ -17,8 +17,8 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from gpushare.catalog import upstream
 from gpushare.core import emit, resources
+from gpushare.facts.catalog import upstream
 from tests.e2e.nvidia import charts, rules
 from tests.e2e.nvidia.destinations import Destination, destinations
 

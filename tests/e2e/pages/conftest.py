@@ -1,5 +1,5 @@
 """What the tests of the pages share with those of the commands that write them."""
 
-from tests.compiler.live.conftest import api, ask, live
+from tests.compiler.cluster.live.conftest import api, ask, live
 
 __all__ = ("api", "ask", "live")

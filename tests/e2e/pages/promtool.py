@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gpushare.core import emit
-from gpushare.monitoring.alerts import groups
+from gpushare.render.monitoring.alerts import groups
 
 
 def evaluate(folder: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:

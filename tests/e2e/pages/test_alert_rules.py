@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gpushare.core import emit
-from gpushare.monitoring.alerts import groups
+from gpushare.render.monitoring.alerts import groups
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
-from tests.compiler.monitoring.series import CASES, STEPS, Series
+from tests.compiler.render.monitoring.series import CASES, STEPS, Series
 from tests.e2e.pages.promtool import evaluate
 
 

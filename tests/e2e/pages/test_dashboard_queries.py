@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpushare.core import emit
-from gpushare.monitoring.dashboard import PANELS
-from tests.compiler.monitoring.series import Series
-from tests.compiler.monitoring.test_dashboard import QUERIES
+from gpushare.render.monitoring.dashboard import PANELS
+from tests.compiler.render.monitoring.series import Series
+from tests.compiler.render.monitoring.test_dashboard import QUERIES
 from tests.e2e.pages.promtool import evaluate
 
 TOTAL = "gpushare_gpu_memory_total_bytes"

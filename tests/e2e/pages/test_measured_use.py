@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from gpushare import pipeline
-from gpushare.advice import distribution, prometheus_history
-from gpushare.advice.history import History
 from gpushare.bundle import lock
-from gpushare.live.prometheus import Prometheus
+from gpushare.study.advice import distribution, prometheus_history
+from gpushare.study.advice.history import History
+from gpushare.study.measured.prometheus import Prometheus
 from tests.e2e.pages.served import serving
 
 START = int(datetime(2026, 1, 31, tzinfo=UTC).timestamp())

@@ -11,7 +11,7 @@ import yaml
 from gpushare.report import advice as report
 from gpushare.report import html
 from tests.compiler.cli.process import gpushare
-from tests.compiler.live.clusters import SHARED, lively
+from tests.compiler.cluster.live.clusters import SHARED, lively
 from tests.compiler.report import advice
 from tests.compiler.rules.intents import pool, written
 from tests.support.browser import Browser, browser

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpushare.core import emit
-from gpushare.monitoring import showback
-from gpushare.monitoring.alerts import groups
+from gpushare.render.monitoring import showback
+from gpushare.render.monitoring.alerts import groups
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/showback.md").read_text(encoding="utf-8")

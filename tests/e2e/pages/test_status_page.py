@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiler.live.clusters import LiveCluster
-from tests.compiler.live.conftest import Ask
+from tests.compiler.cluster.live.clusters import LiveCluster
+from tests.compiler.cluster.live.conftest import Ask
 from tests.support.browser import browser
 
 

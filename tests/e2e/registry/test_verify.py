@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.mirror import copy_formats
 from gpushare.reading import schema
+from gpushare.render.mirror import copy_formats
 from tests.compiler.cli.process import gpushare
 from tests.e2e.gitops import upstream
 from tests.e2e.registry import crane

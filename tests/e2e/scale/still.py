@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpushare import __version__
-from tests.compiler.live.clusters import INTENT, lively
+from tests.compiler.cluster.live.clusters import INTENT, lively
 from tests.packaging.test_release import commit, git
 from tests.support import install_lines
 from tests.support.clone import copy_to

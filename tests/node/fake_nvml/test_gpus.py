@@ -9,7 +9,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.support.fake_nvml import FakeNvml, build
 from tests.support.fake_nvml.session import device, profiles, refused, run, session, start
 

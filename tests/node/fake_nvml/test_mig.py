@@ -6,7 +6,7 @@ from ctypes import byref, c_uint
 import pynvml
 import pytest
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.support.fake_nvml import FakeNvml
 from tests.support.fake_nvml.session import add_compute, create, device, placements, profiles, refused, session
 

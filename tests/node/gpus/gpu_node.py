@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.contract.policy import Card, Policy
@@ -15,7 +15,7 @@ from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.hardware import GpuView, Hardware, PartitionResult
 from gpushare_node.reporting.outcome import Status, StepResult
 from gpushare_node.vendors.nvidia.session import Session
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.partition.builders import Stands
 from tests.support.fake_nvml import FakeNvml

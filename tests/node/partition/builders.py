@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.catalog.cards import Geometry
+from gpushare.facts.catalog.cards import Geometry
 from gpushare_node.contract.policy import (
     Action,
     Card,
@@ -20,7 +20,7 @@ from gpushare_node.contract.policy import (
     Stack,
 )
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Placement, Profile
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 
 CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
 

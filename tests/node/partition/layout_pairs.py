@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpushare.catalog.cards import MigProfile
+from gpushare.facts.catalog.cards import MigProfile
 from gpushare_node.contract.policy import Policy
 from gpushare_node.partition.state import Gpu, NodeGpus
-from tests.compiler.mig import known_cards, reference_solver
+from tests.compiler.facts.mig import known_cards, reference_solver
 from tests.node.partition import builders
 
 

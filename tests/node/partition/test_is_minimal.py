@@ -4,7 +4,7 @@ import pytest
 
 from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition.layout_pairs import Deck, as_wanted
 from tests.node.partition.simulator import simulate
 from tests.support import scale

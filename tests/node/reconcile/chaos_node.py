@@ -20,7 +20,7 @@ from gpushare_node.contract.policy import Backend, Policy, read
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reporting.outcome import Outcome
 from gpushare_node.vendors.driver import GpuInfo
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.reconcile.chaos_adapters import CheckedDriver, Disk, Killed, Pool
 from tests.node.reconcile.loop_node import DEPLOY, NAME, LoopNode

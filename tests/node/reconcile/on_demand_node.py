@@ -12,7 +12,7 @@ from typing import Any
 from gpushare_node.contract.policy import DesiredGpu, Dra, ModeSwitch, Policy
 from gpushare_node.contract.struct import replace
 from gpushare_node.vendors.nvidia.session import Session
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition import builders as geometry
 from tests.node.reconcile.dra_node import DRIVER, SLICE, DraNode, by_claims
 from tests.node.reconcile.loop_node import mig

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.support.fake_nvml import layout
 
 _ARCHITECTURES = {"maxwell": 3, "pascal": 4, "volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gpushare.catalog import cards
+from gpushare.facts.catalog import cards
 from tests.support.fake_nvml import instances, layout
 from tests.support.fake_nvml.cards import describe_driver, describe_gpu
 from tests.support.fake_nvml.faults import Faults

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.compiler.mig import known_cards
+from tests.compiler.facts.mig import known_cards
 from tests.node.partition.layout_pairs import Deck
 from tests.node.partition.test_is_minimal import A100_PAIRS, assert_right
 

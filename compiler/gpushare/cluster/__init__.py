@@ -1,0 +1,1 @@
+"""Clusters that exist: what a person has of one, as files or live, read only."""

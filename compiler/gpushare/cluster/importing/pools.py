@@ -1,0 +1,355 @@
+"""Nodes to pools: nodes with the same card, number of GPUs and sharing become one pool.
+
+Owns grouping, the selectors and the names of pools. A pool selects by the label of a cloud's node pool where that label means
+exactly its nodes, else by the nodes' names: labels under nvidia.com/ cannot be selectors, because sharing rewrites them.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from gpushare.cluster.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields, vgpu_configs
+from gpushare.cluster.importing.draft import Draft
+from gpushare.cluster.importing.facts import Facts, ImportedNode
+from gpushare.cluster.importing.node_layouts import Layouts
+from gpushare.cluster.importing.parts import Notes, Part
+from gpushare.cluster.importing.selecting import LABEL, Selected, Selector
+from gpushare.cluster.importing.sharing_fields import SharingSource
+from gpushare.core.diagnostics import Path
+from gpushare.core.emit import canonical_json
+from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
+from gpushare.facts.nodes.clouds import CLOUDS, MACHINE_LABEL
+from gpushare.offering import modes
+from gpushare_node.contract.names import BACKEND_LABEL
+from gpushare_node.contract.struct import Struct, replace
+
+_SHOWN = (
+    "nvidia.com/",
+    MACHINE_LABEL,
+    *(start for cloud in CLOUDS if cloud.pool_label for start in (f"{cloud.domain}/", *cloud.other_labels)),
+)
+_MAX_TAINTS = 100
+_CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
+
+
+class _Kind(Struct):
+    """What a group of nodes becomes."""
+
+    card: Card
+    card_origin: str
+    layouts: Layouts
+    sharing: dict[str, Any]
+    origin: str
+    strategy_origin: str
+    node: ImportedNode
+
+
+def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vms: bool) -> None:
+    """Add the pools of all nodes that have GPUs; `with_vms`: those for virtual machines too."""
+    gpu_nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
+    everywhere = Counter(
+        pair for node in facts.nodes for pair in (*node_objects.pool_labels(node), *node_objects.own_labels(node))
+    )
+    alike: dict[tuple[object, ...], list[ImportedNode]] = {}
+    for node in gpu_nodes:
+        alike.setdefault(_look(node), []).append(node)
+    kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
+    for group in alike.values():
+        for_vms = with_vms and vgpu_configs.is_for_vms(group[0])
+        kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector)
+        for other in group:
+            if kind is None:
+                _ = other.part.whole  # the finding that says why is about the whole node
+            else:
+                other.part.read_like(group[0].part)
+        if kind is not None:
+            home = next((f"{key}={value}" for key, value in node_objects.pool_labels(group[0])), "")
+            key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json(kind.sharing), home)
+            kinds.setdefault(key, (kind, []))[1].extend(group)
+    for _, (kind, nodes) in sorted(kinds.items(), key=lambda entry: entry[0]):
+        if not draft.has_room(kind.node.part, notes):
+            break
+        if _has_too_many_taints(nodes, notes):
+            continue
+        _add(kind, sorted(nodes, key=lambda node: node.name), everywhere, draft)
+
+
+def _has_too_many_taints(nodes: Sequence[ImportedNode], notes: Notes) -> bool:
+    number = len({taint for node in nodes for taint in node_objects.taints(node)})
+    if number > _MAX_TAINTS:
+        name, part = shorten(nodes[0].name), nodes[0].part.at("spec", "taints")
+        notes.error(
+            "GS862",
+            part,
+            f"nodes like {name} have {number} different taints; a pool tolerates {_MAX_TAINTS} at most",
+            "remove the taints that are no longer needed, or tolerate a key with all its values by hand",
+            on_key=True,
+        )
+    return number > _MAX_TAINTS
+
+
+def _look(node: ImportedNode) -> tuple[object, ...]:
+    """Return what decides about a node: nodes that look alike are judged once."""
+    shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
+    served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
+    offers = tuple(sorted(node_objects.capacity(node).items()))
+    kernel = vgpu_configs.kernel(node) if vgpu_configs.is_for_vms(node) else ""
+    by = bool(node.part.at("status", "capacity").value), node.labels.unmarked.get(BACKEND_LABEL)
+    return tuple(sorted(shown)), offers, served, kernel, by, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
+
+
+def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
+    found = vgpu_configs.of_node(node, facts, notes)
+    if found is None:
+        return None
+    kernel = vgpu_configs.kernel(node)
+    return _Kind(
+        card=found.card,
+        card_origin=f"vGPU type {found.profile}",
+        layouts=Layouts(gpus=((),) * found.gpus),
+        sharing={"mode": "vgpu", "profile": found.profile} | ({"kernel": kernel} if kernel else {}),
+        origin=found.origin,
+        node=node,
+        strategy_origin="",
+    )
+
+
+def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
+    if not evidence.is_served(node, notes, has_dra=bool(facts.dra_objects or facts.dra_values)):
+        return None
+    card, card_origin = _card(node, draft, notes)
+    selected = selector.of_node(node)
+    if card is None or selected is None:
+        return None
+    shares = sharing_fields.of_config(selected.config) if selected.config else SharingSource(replicas={})
+    node = replace(node, gpus=evidence.physical(node, shares, notes))
+    mig_groups = {one.mig_group for one in facts.settings if one.mig_group}
+    configs = [one for one in facts.mig_configs if one.group.rpartition("/")[2] in mig_groups] or facts.mig_configs
+    found = node_layouts.of_node(node, card, configs, notes)
+    if found is None:
+        return None
+    evidence.compare_instances(node, found, notes)
+    strategy, strategy_origin = _strategy(node, facts, selected, found, notes)
+    if selected.by_labels or (node_objects.is_shared_by_cloud(node.labels) and selected.config is None):
+        shares = sharing_fields.of_labels(node, strategy)
+    if not shares.replicas and not found.any and (more := evidence.shared(node, node.gpus, card, notes)):
+        shares, found = more[0], more[1] or found
+        strategy, strategy_origin = ("single", "capacity of the node") if found.any else (strategy, strategy_origin)
+    part = selected.config.part if selected.config else node.part.at("metadata", "labels")
+    sharing = sharing_fields.document(shares, found, strategy, part, notes)
+    if selected.config:
+        offers = sharing_fields.offered(found, strategy if found.any else "none")
+        selector.offered.setdefault(id(selected.config), set()).update(offers)
+    if sharing is None or not evidence.compare(node, sharing_fields.totals(sharing, found), notes):
+        return None
+    origin = ", ".join(
+        filter(None, [sharing_fields.name_of(selected.config), selected.origin or "no config of the device plugin"])
+    )
+    return _Kind(
+        card=card,
+        card_origin=card_origin,
+        layouts=found,
+        sharing=sharing,
+        origin=origin,
+        node=node,
+        strategy_origin=strategy_origin,
+    )
+
+
+def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, str]:
+    labels, part = node.labels, node.part.at("metadata", "labels")
+    memory, product = node_objects.memory_mib(labels), labels.get("nvidia.com/gpu.product", "")
+    if product:
+        key, known = "nvidia.com/gpu.product", card_names.of_product(product)
+        found: tuple[str, ...] = (known,) if known else ()
+    else:
+        found, key = card_names.of_labels(labels, memory)
+    if len(found) == 1:
+        card = cards.load(found[0])
+        if memory is not None and not card_names.fits_memory(card, memory):
+            own = own_cards.of_labels(labels)
+            if own and own[2].compute_capability == card.compute_capability:
+                return _own_card(node, own, f"the catalogue's {card.name} has {card.memory_mib} MiB", draft, notes)
+            notes.error(
+                "GS862",
+                part.at("nvidia.com/gpu.memory"),
+                f"labels of {shorten(node.name)} are of two cards: {card.name} has {card.memory_mib} MiB, not {memory}",
+                "a node with two card models cannot be in an intent; GFD shows the labels of one of them",
+            )
+            return None, ""
+        _compare_cards(node, card, memory, notes)
+        return card, f"label {key}: {shorten(labels[key])}"
+    if len(found) > 1:
+        notes.error(
+            "GS859",
+            part.at(key),
+            f"{shorten(labels[key])} may be {join_first(found)}",
+            "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory",
+        )
+        return None, ""
+    if own := own_cards.of_labels(labels):
+        return _own_card(node, own, "the catalogue lacks it", draft, notes)
+    name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
+    close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
+    hints = (
+        [
+            "the catalogue has "
+            + join_first([f"{one} ({mib(cards.load(one).memory_mib)})" for one in close])
+            + ", which are other cards"
+        ]
+        if close
+        else []
+    )
+    notes.error(
+        "GS859",
+        part.at(key) if key else part,
+        f"the card of node {shorten(node.name)} is unknown" + (f": {shorten(name)}" if name else ": no label names it"),
+        *hints,
+        "give Nodes with the labels of GPU feature discovery, or describe the card in spec.cards of the intent",
+    )
+    return None, ""
+
+
+def _own_card(
+    node: ImportedNode, own: tuple[str, dict[str, Any], Card], why: str, draft: Draft, notes: Notes
+) -> tuple[Card, str]:
+    """Put a card that GFD's labels describe into `spec.cards`; return it and where it is from."""
+    card_id, document, card = own
+    part, product = node.part.at("metadata", "labels"), shorten(node.labels["nvidia.com/gpu.product"])
+    draft.put(("cards", card_id), document, part, f"from the labels of Node {shorten(node.name)}: not in the catalogue")
+    notes.warn(
+        "GS860",
+        part.at("nvidia.com/gpu.product"),
+        f"assumed: {product} is a card with {card.memory_mib} MiB as "
+        f"GFD's labels say; {why}, so it is in spec.cards as {card_id}",
+        "compare its name with `nvidia-smi -L`: labels have hyphens for spaces",
+    )
+    return card, f"label nvidia.com/gpu.product: {product}"
+
+
+def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: Notes) -> None:
+    """Report a cloud's label or a machine type that is of another card than GFD says."""
+    allowed, key = card_names.of_labels(node.labels, memory)
+    if allowed and card.id not in allowed:
+        notes.warn(
+            "GS872",
+            node.part.at("metadata", "labels", key),
+            f"{shorten(node.labels[key])} has {join_first(allowed)}, and "
+            f"GFD's labels of node {shorten(node.name)} are of {card.id}: imported as {card.id}",
+            "compare with nvidia-smi -L on the node",
+        )
+
+
+def _strategy(node: ImportedNode, facts: Facts, selected: Selected, found: Layouts, notes: Notes) -> tuple[str, str]:
+    """Return the MIG strategy that holds on the node: GFD's label, then the chart's value, then the config's flag."""
+    if made := node_objects.partition(node.labels):
+        return "single", f"{made.cloud} names every partition nvidia.com/gpu"
+    label = node.labels.get("nvidia.com/mig.strategy", "")
+    _compare_strategies(node, facts, selected, label, notes)
+    if label in ("none", "single", "mixed"):
+        return label, "label nvidia.com/mig.strategy"
+    for one in facts.settings:
+        if one.mig_strategy:
+            return one.mig_strategy, f"MIG strategy of {one.origin}"
+    if selected.config and selected.config.mig_strategy:
+        return selected.config.mig_strategy, "migStrategy of the config"
+    if found.any and not facts.settings and not selected.config:
+        notes.warn(
+            "GS860",
+            found.part or node.part,
+            "assumed: the MIG strategy is mixed; no input states it",
+            "give the values of NVIDIA's chart, which set it",
+            on_key=True,
+        )
+        return "mixed", "assumed MIG strategy"
+    return "none", ""
+
+
+def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, label: str, notes: Notes) -> None:
+    """Report a MIG strategy of a config or of the values that another one wins over."""
+    chart = next((one for one in facts.settings if one.mig_strategy), None)
+    own = selected.config.mig_strategy if selected.config else None
+    if selected.config and chart and own and own != chart.mig_strategy:
+        notes.warn(
+            "GS872",
+            selected.config.part.at("flags", "migStrategy"),
+            f"config {shorten(selected.config.name)} has "
+            f"migStrategy: {own}, and {chart.origin} has the MIG strategy {chart.mig_strategy}, which wins",
+            "write the same in both",
+        )
+    if chart and label and label != chart.mig_strategy and chart.says_strategy:
+        where = node.part.at("metadata", "labels", "nvidia.com/mig.strategy")
+        notes.warn(
+            "GS872",
+            where,
+            f"node {shorten(node.name)} has the MIG strategy {shorten(label)}, and "
+            f"{chart.origin} has {chart.mig_strategy}: imported as the node has it",
+            "wait until the operator has changed the node, or give the values that it has",
+        )
+
+
+def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
+    sharing, names = kind.sharing, [node.name for node in nodes]
+    homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
+    home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
+    home = home or node_objects.own_label(nodes, everywhere)
+    selection: dict[str, Any] = {"names": names}
+    if home:
+        selection = {"matchLabels": dict([home]), "expected": len(nodes)}
+    gpus = len(kind.layouts.gpus)
+    document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus, "sharing": sharing}
+    if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
+        document["memory"] = {"cap": "none"}
+    taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
+    if taints:
+        document["tolerations"] = [dict(taint) for taint in taints]
+    labels = kind.node.part.at("metadata", "labels")
+    path = draft.add(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, labels)
+    _comment(path, kind, nodes, home, draft, labels)
+    offered = {} if modes.named(sharing["mode"]).serves_vms else sharing_fields.resources(sharing, kind.layouts)
+    for resource, profile in offered.items():
+        draft.offer(resource, path, profile)
+
+
+def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
+    path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
+) -> None:
+    who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{pluralize(len(nodes), 'Node')}"
+    draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")
+    why = (
+        f"of the Nodes that were given, exactly these have the label {shorten(home[0])}"
+        if home
+        else "no label outside nvidia.com/ has exactly these Nodes; give them one, and select by it"
+    )
+    draft.note((*path, "nodes"), labels, why)
+    origin = "; ".join(filter(None, [kind.origin, kind.layouts.origin, kind.strategy_origin if kind.layouts.any else ""]))
+    draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
+    cap = sharing_fields.cap_comment(kind.sharing)
+    if cap:
+        has_daemon = modes.named(kind.sharing["mode"]).has_daemon
+        draft.note((*path, "sharing", "replicas") if has_daemon else (*path, "memory"), None, cap)
+    if any(node_objects.taints(node) for node in nodes):
+        draft.note((*path, "tolerations"), None, "from the taints of the nodes")
+
+
+def unused(facts: Facts, notes: Notes, selector: Selector) -> None:
+    """Report configs that no node has, and the resources of configs that no node offers."""
+    for config in facts.configs:
+        for resource, count in config.replicas.items() if id(config) in selector.offered else ():
+            if resource not in selector.offered[id(config)]:
+                notes.warn(
+                    "GS855",
+                    count,
+                    f"no node with config {shorten(config.name)} offers {shorten(resource)}",
+                    f"the nodes offer {join_first(sorted(selector.offered[id(config)]))}",
+                )
+        if id(config) not in selector.used:
+            notes.warn(
+                "GS858",
+                config.part,
+                f"no node selects the config {shorten(config.name)}: left out",
+                f"nodes select it with the label {LABEL}: {shorten(config.name)}",
+                on_key=True,
+            )

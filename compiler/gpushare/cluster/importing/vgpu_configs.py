@@ -1,0 +1,132 @@
+"""Configs of NVIDIA's vGPU device manager (`vgpu-configs`), and the nodes for virtual machines that have one.
+
+Facts: vgpu-device-manager v0.5.0, api/spec/v1, which is strict: one unknown field makes the whole file unreadable. A pool of an
+intent has one type of vGPU, as many as fit on each GPU; every other config is reported.
+"""
+
+import re
+
+from gpushare.cluster.importing import node_objects
+from gpushare.cluster.importing.facts import Facts, ImportedNode, VgpuManagerConfig
+from gpushare.cluster.importing.parts import Notes, Part
+from gpushare.core.wording import join_first, shorten
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
+from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.offering.backends import vgpu
+from gpushare_node.contract.struct import Struct
+
+_REFUSED = "NVIDIA's vGPU device manager refuses the file"
+_KERNEL = re.compile(r"([1-9][0-9]?)\.(0|[1-9][0-9]{0,2})(?![0-9])")
+_HINT = "an intent has one type for each pool, as many as fit on a GPU: correct the config, or leave the node out"
+
+
+class Machines(Struct):
+    """What a node for virtual machines becomes: the card, its number of GPUs, the type of its vGPUs, and where that is from."""
+
+    card: Card
+    gpus: int
+    profile: str
+    origin: str
+
+
+def is_config(part: Part) -> bool:
+    """Whether a document is a file of the vGPU device manager."""
+    return not part.has("kind") and part.has("vgpu-configs")
+
+
+def read(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuManagerConfig]:
+    """Return every config of a file."""
+    for key, value in part.items():
+        if key not in ("version", "vgpu-configs"):
+            notes.error("GS850", value, f"it has no field {shorten(key)}: {_REFUSED}", "remove it", on_key=True)
+    if part.at("version").value != "v1":
+        notes.error("GS850", part.at("version"), f"the version is not v1: {_REFUSED}", "write version: v1", on_key=True)
+    return [
+        VgpuManagerConfig(
+            name=name,
+            group=group,
+            origin=f"{origin}, vGPU config {shorten(name)}",
+            part=rows,
+            filters=tuple(filter_ for row in rows.entries() for filter_ in _filters(row)),
+            types=tuple(_types(rows)),
+            is_whole=all(row.at("devices").value == "all" for row in rows.entries()),
+        )
+        for name, rows in part.at("vgpu-configs").items()
+    ]
+
+
+def _filters(row: Part) -> list[str]:
+    given = row.at("device-filter")
+    return [given.text] if given.text else [one.text for one in given.entries()]
+
+
+def _types(rows: Part) -> list[tuple[str, int]]:
+    return [(name, count.count or 0) for row in rows.entries() for name, count in row.at("vgpu-devices").items()]
+
+
+def is_for_vms(node: ImportedNode) -> bool:
+    """Whether the node is for virtual machines with vGPUs."""
+    return node.labels.get(NVIDIA.workload_label, "") == vgpu.WORKLOAD
+
+
+def kernel(node: ImportedNode) -> str:
+    """Return major and minor number of the node's kernel; empty if the Node does not say it."""
+    found = _KERNEL.match(node.part.at("status", "nodeInfo", "kernelVersion").text)
+    return found[0] if found else ""
+
+
+def of_node(node: ImportedNode, facts: Facts, notes: Notes) -> Machines | None:
+    """Return what the node becomes; None if its config is none of an intent: findings say why."""
+    label = node.labels.get(NVIDIA.vgpu_label, "")
+    part = node.part.at("metadata", "labels", NVIDIA.vgpu_label)
+    if not label:
+        message = f"node {shorten(node.name)} is for virtual machines, and no label names its vGPUs: left out"
+        notes.warn("GS872", node.part.at("metadata", "labels"), message, f"label it {NVIDIA.vgpu_label}", on_key=True)
+        return None
+    found = next((one for one in facts.vgpu_configs if one.name == label), None)
+    if found is None and not (_cards(label, ()) and not facts.vgpu_configs):
+        hint = "give the ConfigMap of the vGPU device manager, too"
+        notes.error("GS857", part, f"there is no vGPU config {shorten(label)}", hint)
+        return None
+    types = dict(found.types) if found else {label: 0}
+    if len(types) != 1 or (found and not found.is_whole):
+        words = join_first(sorted(types)) or "no vGPU"
+        notes.error("GS862", part, f"vGPU config {shorten(label)} has {words}, not the same on every GPU", _HINT)
+        return None
+    [(profile, count)] = types.items()
+    card = _card(node, profile, found.filters if found else (), part, notes)
+    if card is None:
+        return None
+    most = next(one.max_count for one in card.vgpu.types if one.name == profile) if card.vgpu else 0
+    if count not in (0, most):
+        notes.error("GS862", part, f"vGPU config {shorten(label)} has {count} of {most} {profile} on each GPU", _HINT)
+        return None
+    offered = sum(number for name, number in node_objects.capacity(node).items() if name.endswith(profile))
+    gpus = node_objects.counted_gpus(node) or (offered // most if offered and not offered % most else None)
+    if not gpus:
+        message = f"nothing says how many GPUs node {shorten(node.name)} has"
+        notes.error("GS862", node.part, message, "give the Node with its capacity of vGPUs")
+        return None
+    origin = found.origin if found else f"label {NVIDIA.vgpu_label}: {shorten(label)}, a config of NVIDIA's own"
+    return Machines(card=card, gpus=gpus, profile=profile, origin=origin)
+
+
+def _cards(profile: str, filters: tuple[str, ...]) -> list[Card]:
+    """Return the cards that have vGPUs of the type, and that a filter of the config names if it has one."""
+    known = (cards.load(card_id) for card_id in cards.ids())
+    found = [card for card in known if card.vgpu and any(one.name == profile for one in card.vgpu.types)]
+    return [card for card in found if not filters or {*card.pci_device_ids, *card.device_filters} & {*filters}]
+
+
+def _card(node: ImportedNode, profile: str, filters: tuple[str, ...], part: Part, notes: Notes) -> Card | None:
+    """Return the card with the type; of several that which feature discovery has labelled, before the node was for machines."""
+    found = _cards(profile, filters)
+    product = node.labels.get("nvidia.com/gpu.product", "")
+    found = [card for card in found if card.product == product] or found
+    if len(found) != 1:
+        which = join_first([card.id for card in found]) or "no card of the catalogue"
+        hint = "give the Node with the label nvidia.com/gpu.product"
+        notes.error("GS859", part, f"vGPUs {shorten(profile)} are of {which}", hint)
+        return None
+    return found[0]

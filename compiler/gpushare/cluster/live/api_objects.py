@@ -1,0 +1,265 @@
+"""Objects of the API server, as JSON, to the values of a Snapshot: only the fields that we use. Pure; never raises.
+
+An object may lack any field, have another type there, or contain control characters: what is not as expected counts as missing.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpushare.cluster.live.devices import PodClaim
+from gpushare.cluster.live.snapshot import (
+    CONDITION,
+    PROFILES,
+    Condition,
+    ConfigMap,
+    DaemonSet,
+    DeviceConfig,
+    Event,
+    LiveNode,
+    LiveQuota,
+    Pod,
+)
+from gpushare.core.printable import clean
+from gpushare.facts import vendors
+from gpushare.offering import backends
+from gpushare.offering.backends.dra import IMPLICIT, OUR_CLASSES
+from gpushare_node.contract.names import POLICY_ANNOTATION, POOL_LABEL, PREFIX, WOULD_ANNOTATION
+from gpushare_node.contract.objects import (
+    claimed_limits,
+    container_resources,
+    mapping,
+    mappings,
+    pod_claims,
+    pod_requests,
+    texts,
+)
+from gpushare_node.contract.quantity import units
+from gpushare_node.contract.struct import NOTHING, replace
+
+Json = Mapping[str, Any]
+
+_GPUS = (*vendors.GPU_RESOURCES, OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
+
+
+def node(item: Json) -> LiveNode:
+    """Return the node of this object."""
+    metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
+    conditions = {clean(one.get("type")): one for one in mappings(status, "conditions")}
+    labels = {sys.intern(clean(key)): clean(value) for key, value in mapping(metadata, "labels").items()}
+    marks = {key: value for key, value in mapping(metadata, "annotations").items() if str(key).startswith(PREFIX)}
+    would = marks.pop(WOULD_ANNOTATION, None)
+    notes = {clean(key): clean(value) for key, value in marks.items()}
+    return LiveNode(
+        name=clean(metadata.get("name")),
+        labels=labels,
+        annotations=notes or NOTHING,
+        taints=tuple(f"{clean(one.get('key'))}:{clean(one.get('effect'))}" for one in mappings(spec, "taints")),
+        allocatable=_offered(mapping(status, "allocatable")),
+        capacity=_offered(mapping(status, "capacity")),
+        condition=_condition(conditions[CONDITION]) if CONDITION in conditions else None,
+        is_up=conditions.get("Ready", {}).get("status") == "True",
+        is_cordoned=spec.get("unschedulable") is True,
+        would=_clean_document(would) if isinstance(would, str) else None,
+    )
+
+
+def _offered(numbers: Json) -> Mapping[str, int]:
+    """Return what a node offers. Kubelet keeps a resource whose plugin has gone, with the number 0."""
+    return {name: number for name, number in gpus(numbers).items() if number} or NOTHING
+
+
+def _clean_document(text: str) -> Json | None:
+    """Return a JSON document that is a mapping, with texts that may be printed; None if it is not one."""
+    found = document(text)
+    return _clean_tree(found) if isinstance(found, dict) else None
+
+
+def _clean_tree(value: Any, depth: int = 4) -> Any:
+    """Return the value with clean texts; what lies deeper than any document of ours becomes None."""
+    if isinstance(value, str):
+        return clean(value)
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        return None
+    if isinstance(value, dict):
+        return {clean(key): _clean_tree(one, depth - 1) for key, one in value.items()}
+    return [_clean_tree(one, depth - 1) for one in value]
+
+
+def _condition(item: Json) -> Condition:
+    words = {
+        "status": "status",
+        "reason": "reason",
+        "message": "message",
+        "since": "lastTransitionTime",
+        "heartbeat": "lastHeartbeatTime",
+    }
+    return Condition(**{name: clean(item.get(field)) for name, field in words.items()})
+
+
+def pod(item: Json) -> Pod:
+    """Return the pod of this object."""
+    metadata, spec, status = (mapping(item, part) for part in ("metadata", "spec", "status"))
+    owner = next((one for one in mappings(metadata, "ownerReferences") if one.get("controller") is True), {})
+    return Pod(
+        namespace=clean(metadata.get("namespace")),
+        name=clean(metadata.get("name")),
+        phase=clean(status.get("phase")) or "Unknown",
+        node=clean(spec.get("nodeName")),
+        owner=f"{clean(owner.get('kind'))}/{clean(owner.get('name'))}" if owner else "",
+        requests=_requests(spec),
+        containers=tuple(clean(one.get("name")) for one in mappings(spec, "containers")),
+        problems=tuple(_problems(status)),
+        labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(PREFIX)},
+        created=clean(metadata.get("creationTimestamp")),
+        uid=clean(metadata.get("uid")),
+        claims=tuple(_pod_claims(spec, status)),
+        by_claim=_limits_by_claim(status),
+        selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()} or NOTHING,
+    )
+
+
+def runtime_pod(item: Json) -> Pod:
+    """Return a pod of our DaemonSets: the node that it is for is known before it is scheduled. Problems are those of now."""
+    spec, status = mapping(item, "spec"), mapping(item, "status")
+    problems = tuple(_problems(status, with_past=False))
+    return replace(pod(item), node=clean(spec.get("nodeName")) or _destined(spec), problems=problems)
+
+
+def pod_with_profiles(item: Json) -> Pod:
+    """Return a pod that mounts the ConfigMap of our profiles; any other without a name."""
+    volumes = [*mappings(mapping(item, "spec"), "volumes")]
+    sources = [*volumes, *(one for volume in volumes for one in mappings(mapping(volume, "projected"), "sources"))]
+    mounts = any(mapping(one, "configMap").get("name") == PROFILES for one in sources)
+    return pod(item) if mounts else replace(pod(item), name="")
+
+
+def _destined(spec: Json) -> str:
+    """Return the node to which a DaemonSet's controller binds a pod, by the field that it adds to the pod's affinity."""
+    affinity = mapping(mapping(spec, "affinity"), "nodeAffinity")
+    terms = mappings(mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution"), "nodeSelectorTerms")
+    fields = (one for term in terms for one in mappings(term, "matchFields"))
+    return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in texts(one, "values")), "")
+
+
+def _requests(spec: Json) -> Mapping[str, int]:
+    """Return what the scheduler counts."""
+    return pod_requests(spec, lambda container: gpus(container_resources(container))) or NOTHING
+
+
+def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
+    for one in mappings(status, "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in mappings(status, kind):
+            state = mapping(one, "state")
+            past = mapping(mapping(one, "lastState"), "terminated") if with_past else NOTHING
+            stopped = mapping(state, "waiting") or mapping(state, "terminated") or past
+            if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
+                detail = f": {clean(stopped['message'])}" if stopped.get("message") else ""
+                yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{detail}"
+    if status.get("reason") or status.get("message"):
+        yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
+
+
+def _pod_claims(spec: Json, status: Json) -> Iterable[PodClaim]:
+    """Yield the claims that a pod names, and the one that the scheduler made for its limits."""
+    for name, claim, template_name in pod_claims(spec, status):
+        yield PodClaim(name=clean(name), claim=clean(claim), template=clean(template_name))
+    of_limits = clean(mapping(status, "extendedResourceClaimStatus").get("resourceClaimName"))
+    if of_limits:
+        yield PodClaim(name="", claim=of_limits)
+
+
+def _limits_by_claim(status: Json) -> frozenset[str]:
+    """Return the names in limits that a claim of the pod stands for."""
+    return frozenset(clean(resource) for _, resource, _ in claimed_limits(status))
+
+
+def quota(item: Json) -> LiveQuota:
+    """Return the quota of this object, with its limits on GPUs only."""
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    hard = _quota_gpus(mapping(mapping(item, "spec"), "hard"))
+    used = _quota_gpus(mapping(status, "used"))
+    return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
+
+
+def _quota_gpus(numbers: Json) -> Mapping[str, int]:
+    return gpus({backends.quota_resource(str(key)): value for key, value in numbers.items()})
+
+
+def config_map(item: Json) -> ConfigMap:
+    """Return the ConfigMap of this object; its texts are not for printing."""
+    data = {str(key): value for key, value in mapping(item, "data").items() if isinstance(value, str)}
+    return ConfigMap(name=clean(mapping(item, "metadata").get("name")), data=data)
+
+
+def device_config(item: Json) -> DeviceConfig:
+    """Return the DeviceConfig of this object; its specification is not for printing."""
+    return DeviceConfig(name=clean(mapping(item, "metadata").get("name")), spec=mapping(item, "spec"))
+
+
+def daemonset(item: Json) -> DaemonSet:
+    """Return the DaemonSet of this object."""
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    template = mapping(mapping(item, "spec"), "template")
+    spec, marks = mapping(template, "spec"), mapping(mapping(template, "metadata"), "annotations")
+    affinity = mapping(mapping(spec, "affinity"), "nodeAffinity")
+    required = mapping(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    containers = [*mappings(spec, "containers")]
+    return DaemonSet(
+        name=clean(metadata.get("name")),
+        pool=clean(mapping(metadata, "labels").get(POOL_LABEL)),
+        policy=clean(marks.get(POLICY_ANNOTATION)),
+        terms=tuple(map(_term, mappings(required, "nodeSelectorTerms"))) if required else None,
+        node_selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()},
+        image=clean(containers[0].get("image")) if containers else "",
+        ready=_number(status.get("numberReady")),
+    )
+
+
+def _term(item: Json) -> Json:
+    parts = ("matchExpressions", "matchFields")
+    return {part: [{**one, "values": texts(one, "values")} for one in mappings(item, part)] for part in parts}
+
+
+def event(item: Json) -> Event:
+    """Return the Event of this object."""
+    about, series = mapping(item, "involvedObject"), mapping(item, "series")
+    times = (series.get("lastObservedTime"), item.get("lastTimestamp"), item.get("eventTime"), item.get("firstTimestamp"))
+    return Event(
+        namespace=clean(about.get("namespace")),
+        kind=clean(about.get("kind")),
+        name=clean(about.get("name")),
+        reason=clean(item.get("reason")),
+        message=clean(item.get("message")),
+        time=next((clean(time) for time in times if time), ""),
+        count=max(_number(series.get("count")), _number(item.get("count")), 1),
+    )
+
+
+def gpus(numbers: Json) -> Mapping[str, int]:
+    """Return the GPU resources of any vendor and our DeviceClasses among these quantities; a fraction is rounded up."""
+    found = {}
+    for name, quantity in numbers.items():
+        if name.startswith(_GPUS):
+            amount = units(quantity)
+            if amount is not None:
+                found[clean(name)] = amount
+    return found or NOTHING
+
+
+def document(text: str) -> Any:
+    """Return a JSON document of a ConfigMap, None if it is not one."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(value: object) -> int:
+    return 0 if isinstance(value, bool) or not isinstance(value, int) else value

@@ -1,0 +1,204 @@
+"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure."""
+
+from collections.abc import Iterator
+
+from gpushare.cluster.live import allocation, belief, live_pools, pending_claims, refusals, slices, status
+from gpushare.cluster.live.cause import Cause
+from gpushare.cluster.live.live_pools import LivePools
+from gpushare.cluster.live.slices import NodeOffer
+from gpushare.cluster.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
+from gpushare.core.wording import join_first, join_words
+from gpushare.offering.backends.dra import OUR_CLASSES
+from gpushare_node.contract.names import RUNTIME_LABEL
+from gpushare_node.contract.reasons import REASONS
+from gpushare_node.contract.struct import Struct
+
+_ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
+_CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
+_ABOUT_CLAIMS = {"FailedResourceClaimCreation", "FailedPrepareDynamicResources"}
+"""Reasons of Kubernetes' own Events about the claims of pods."""
+_ABOUT_GPUS = {"GPUXid", "GPUPluginRestarted", "GPULayoutDrifted", "GPUKillsPaused"}
+_MAX_EVENTS = 5
+
+
+class Diagnosis(Struct):
+    """What was found about `subject`; no causes: nothing is wrong as far as was seen."""
+
+    subject: str
+    facts: tuple[str, ...]
+    causes: tuple[Cause, ...]
+
+
+def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
+    """Return what is wrong with a node; None if there is no such node."""
+    node = next((one for one in snapshot.nodes if one.name == name), None)
+    if node is None:
+        return None
+    live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
+    pool = live.of_node.get(name, "")
+    offer = (slices.offers(snapshot, live) or {}).get(name)
+    numbers = {**node.allocatable, **{key: len(each) for key, each in (offer.devices.items() if offer else ())}}
+    offers = ", ".join(f"{key}: {number}" for key, number in sorted(numbers.items())) or "no GPU resource"
+    facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]
+    if node.condition is not None:
+        facts.append(f"{node.condition.reason} since {node.condition.since or '?'}")
+    return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot, offer)))
+
+
+def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot, offer: NodeOffer | None) -> Iterator[Cause]:
+    pool = live.of(node)
+    if not node.is_up:
+        yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
+    if node.is_cordoned:
+        yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
+    if pool is None:
+        known = join_first(list(live.pools), 8) if live.pools else "none that is visible"
+        yield Cause(
+            what=f"No pool selects the node; the pools are {known}.",
+            remedy="Give it the labels of a pool, or name it in the intent, unless it should have no pool.",
+        )
+        return
+    if node.condition is None:
+        selector = f"app.kubernetes.io/name=gpushare,gpushare.dev/pool={pool.name}"
+        command = f"kubectl get pods --namespace {snapshot.namespace} --selector {selector} --output wide"
+        remedy = f"Find out why its pod does not run: `{command}`."
+        yield Cause(what="The node runtime has not reported on this node.", remedy=remedy)
+    elif not (believed := belief.condition(node, pool, snapshot, offer)).is_true:
+        yield _of_reason(believed.reason, believed.message)
+        yield from _holders(node, snapshot)
+    yield from _starting(snapshot)
+    yield from _told(node, snapshot)
+
+
+def _starting(snapshot: Snapshot) -> Iterator[Cause]:
+    """Yield the pods that have not started and mount our profiles, with kubelet's newest word on their volumes."""
+    for pod in snapshot.starting:
+        about = (pod.namespace, "Pod", pod.name, "FailedMount")
+        matching = [one for one in snapshot.events if (one.namespace, one.kind, one.name, one.reason) == about]
+        newest = max(matching, key=lambda one: one.time, default=None)
+        newest_event = f": {newest.time or '?'} {newest.reason}: {newest.message}" if newest else "."
+        remedy = f"Run `kubectl describe pod {pod.name} -n {pod.namespace}`."
+        if PROFILES in newest_event:
+            remedy = f"ConfigMap {PROFILES} must be in the pod's own namespace. If our chart puts it into another one, write"
+            remedy += f" `platform.namespace: {pod.namespace}` in the intent, compile it and upgrade our chart."
+        yield Cause(what=f"Pod {pod.full_name} has not started{newest_event}", remedy=remedy)
+
+
+def _told(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
+    """Yield what the runtime's Events say about the node's GPUs, the newest first."""
+    about = (one for one in set(snapshot.events) if (one.kind, one.name) == ("Node", node.name) and one.reason in _ABOUT_GPUS)
+    for event in sorted(about, key=lambda one: one.time, reverse=True)[:_MAX_EVENTS]:
+        remedy = "NVIDIA's XID catalogue says what the number means." if event.reason == "GPUXid" else ""
+        yield Cause(what=f"{event.time or '?'} {event.reason}: {event.message}", remedy=remedy)
+
+
+def _of_reason(reason: str, message: str) -> Cause:
+    if reason == belief.NOT_RUNNING:
+        remedy = "Read the pod's log and `kubectl describe pod`. A node without a pod has the label "
+        remedy += f"{RUNTIME_LABEL}, or is not selected."
+        return Cause(what=f"{reason}: {message}.", remedy=remedy)
+    known = REASONS.get(reason)
+    detail = f": {message.removesuffix('.')}." if message else "."
+    if known is None:
+        remedy = "This gpushare does not know the reason: use the release that the cluster has."
+        return Cause(what=f"{reason}{detail}", remedy=remedy)
+    return Cause(what=f"{reason}{detail} {known.means}", remedy=known.remedy)
+
+
+def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
+    held = [pod for pod in snapshot.pods if pod.node == node.name and pod.holds]
+    if held:
+        names = join_first([f"{pod.full_name} ({pod.owner})" if pod.owner else pod.full_name for pod in held], 8)
+        yield Cause(what=f"These pods hold its GPUs: {names}.")
+
+
+def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
+    """Return what is wrong with a pod; None if neither it nor a trace of it is there."""
+    live = live_pools.find(snapshot)
+    snapshot = allocation.with_claims(snapshot, live)
+    pod = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
+    causes = list(_of_events(snapshot.events, namespace, name, pod))
+    if pod is None:
+        subject = f"pod {namespace}/{name}"
+        return Diagnosis(subject=subject, facts=("it does not exist",), causes=tuple(causes)) if causes else None
+    facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
+    if pod.requests:
+        facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
+    causes += [Cause(what=one, remedy=refusals.remedy(one)) for one in pod.problems]
+    facts += [f"claim {one.claim or one.name}" for one in pod.claims]
+    if not pod.requests and not pod.claims:
+        remedy = "Write one of the pool's resources into its limits."
+        causes.append(Cause(what="The pod requests no GPU resource.", remedy=remedy))
+    elif not pod.node:
+        causes += pending_claims.of_pod(snapshot, live, pod)
+        causes += _capacity(snapshot, live, pod)
+    elif pod.holds:
+        node = of_node(snapshot, pod.node)
+        causes += [Cause(what=f"{pod.node}: {one.what}", remedy=one.remedy) for one in (node.causes if node else ())]
+    return Diagnosis(subject=f"pod {pod.full_name}", facts=tuple(facts), causes=tuple(causes))
+
+
+def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | None) -> Iterator[Cause]:
+    for event in sorted(set(events), key=lambda one: one.time, reverse=True):
+        when = f"{event.time or '?'} {event.reason}"
+        if event.namespace != namespace:
+            continue
+        if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
+            yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
+        elif event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CLAIMS:
+            yield Cause(what=f"{when}: {event.message}", remedy=refusals.remedy(event.message))
+        elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
+            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=refusals.remedy(event.message))
+
+
+def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
+    """Return why a ResourceClaim has no device; None if there is no such claim, or it is of another driver."""
+    claim = pending_claims.find(snapshot, namespace, name)
+    if claim is None:
+        return None
+    given = [f"{one.device} of {one.pool}" for one in claim.grants or ()]
+    facts = [f"has {join_words(given)}" if given else "has no device"]
+    facts += [f"reserved for pod {pod}" for pod, _ in claim.pods]
+    causes = [*pending_claims.of_claim(snapshot, live_pools.find(snapshot), claim)]
+    if snapshot.has_seen("pods") and [*allocation.without_pods([claim], snapshot.pods)]:
+        remedy = (
+            "Kubernetes takes the devices back when the claim is reserved for no pod; delete the claim if that does not happen."
+        )
+        causes.append(Cause(what="None of the pods is there for which it is reserved.", remedy=remedy))
+    return Diagnosis(subject=f"claim {claim.full_name}", facts=tuple(facts), causes=tuple(causes))
+
+
+def _capacity(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
+    """Yield, for each resource that the pod waits for, whether any node offers it and has it free."""
+    if not snapshot.has_seen("nodes"):
+        return
+    seen = status.assess(snapshot)
+    every = [node for one in seen.pools for node in one.nodes] + list(seen.others)
+    for resource, number in sorted(pod.requests.items()):
+        if resource.startswith(OUR_CLASSES):  # of a claim, which has causes of its own
+            continue
+        shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
+        if by_claim := pending_claims.classes_of(snapshot, resource):
+            yield from pending_claims.of_limit(snapshot, live, pod, resource, number)
+        if not shares and not by_claim:
+            offered = sorted({one.resource for node in every for one in node.shares})
+            yield Cause(
+                what=f"No node offers {resource}; offered are {join_first(offered, 8) if offered else 'no GPU resources'}.",
+                remedy="Request a resource that a pool offers; `gpushare status` lists them.",
+            )
+        if not shares:
+            continue
+        free = [one.free for _, one in shares]
+        away = [node.name for node, one in shares if not node.is_ready and (one.wanted or one.offered)]
+        if None not in free and max(one or 0 for one in free) < number:
+            total = sum(one.offered or 0 for _, one in shares)
+            yield Cause(
+                what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
+                remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.",
+            )
+        if away:
+            yield Cause(
+                what=f"Nodes that should offer {resource} are not ready: {join_first(away)}.",
+                remedy=f"`gpushare explain {away[0]}` says why.",
+            )

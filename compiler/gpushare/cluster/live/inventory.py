@@ -1,0 +1,126 @@
+"""What `gpushare import --live` reads: the objects from which an intent is made, as the API server has them. Reads only.
+
+An object that is in no list that could be read is missing from the intent: `Inventory.unseen` says which lists those are.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote as quoted
+
+from gpushare.cluster.importing import quota_objects
+from gpushare.cluster.live import devices, helm_release
+from gpushare.cluster.live.pages import Api, Json, Lists
+from gpushare.cluster.live.snapshot import ReadFailure
+from gpushare.core.printable import clean
+from gpushare.facts.catalog import upstream
+from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.intent.types import Dra
+from gpushare_node.contract.struct import Struct
+
+NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system", Dra().namespace)
+"""Where NVIDIA's operator, device plugin and DRA driver are usually installed."""
+_CHARTS = tuple(upstream.FILES.values())
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+"""Helm writes it on what it installs, the ClusterPolicy among them."""
+_LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
+_OURS = "app.kubernetes.io/name!=gpushare"
+
+
+class Inventory(Struct):
+    """The objects, each with a name for findings, and what could not be read."""
+
+    objects: tuple[tuple[str, Json], ...]
+    unseen: tuple[ReadFailure, ...]
+
+
+def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
+    """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be reached."""
+    lists = Lists(api)
+    found = [*lists.read("nodes", "/api/v1/nodes", _node, bool, {})]
+    found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})
+    policies = [*_policies(lists)]
+    found += policies
+    path = f"/apis/{devices.API}/{devices.CLASSES}"
+    found += lists.read(f"objects of DRA ({devices.API})", path, _device_class, bool, {"labelSelector": _OURS})
+    for namespace in dict.fromkeys(namespaces):
+        place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
+        found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
+        if values:
+            charts = _CHARTS if not policies else (upstream.FILES[upstream.DRA],)
+            found += [_release(one, namespace) for one in helm_release.installed(lists, namespace, charts)]
+    return Inventory(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
+
+
+def _policies(lists: Lists) -> Iterator[Json]:
+    """Yield the ClusterPolicies; a cluster without NVIDIA's operator does not know the kind."""
+    path, unseen = f"/apis/{NVIDIA.prefix}v1/clusterpolicies", len(lists.unseen)
+    yield from lists.read("clusterpolicies", path, _policy, bool, {})
+    if any(one.why.startswith("404") for one in lists.unseen[unseen:]):
+        del lists.unseen[unseen:]
+
+
+def _device_class(item: Json) -> Json:
+    """Return what names a DeviceClass: none is imported, and each that is not ours is reported."""
+    return _object(devices.API, "DeviceClass", _map(item, "metadata"))
+
+
+def _node(item: Json) -> Json:
+    metadata, status = _map(item, "metadata"), _map(item, "status")
+    kept = {name: _map(status, name) for name in ("capacity", "allocatable", "nodeInfo")}
+    return _object("v1", "Node", metadata) | {"spec": {"taints": _map(item, "spec").get("taints")}, "status": kept}
+
+
+def _quota(item: Json) -> Json:
+    spec = _map(item, "spec")
+    gpus = {key: number for key, number in _map(spec, "hard").items() if quota_objects.is_of_gpus(key)}
+    return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
+
+
+def _config_map(item: Json) -> Json:
+    data = _map(item, "data")
+    if not any(isinstance(text, str) and _LIKE_CONFIG.search(text) for text in data.values()):
+        return {}
+    return _object("v1", "ConfigMap", _map(item, "metadata")) | {"data": data}
+
+
+def _policy(item: Json) -> Json:
+    found = _object(f"{NVIDIA.prefix}v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
+    return _annotated(found, item, _RELEASE_NAMESPACE)
+
+
+def _release(one: helm_release.Release, namespace: str) -> Json:
+    """Return a release of NVIDIA's charts with the user's values, as the importer reads it: the rest is the chart's own."""
+    metadata = {"name": one.name, "namespace": namespace}
+    return {
+        "apiVersion": "gpushare.dev/v1",
+        "kind": "HelmRelease",
+        "metadata": metadata,
+        "chart": one.chart,
+        "version": one.version,
+        "values": dict(one.given),
+    }
+
+
+def _object(version: str, kind: str, metadata: Json) -> Json:
+    """Return the object with what identifies it: entries of a list have no kind."""
+    kept = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
+    return {"apiVersion": version, "kind": kind, "metadata": kept}
+
+
+def _annotated(found: Json, item: Json, key: str) -> Json:
+    """Return the object with this annotation, if it has it."""
+    notes = _map(_map(item, "metadata"), "annotations")
+    found["metadata"]["annotations"] = {key: notes[key]} if key in notes else {}
+    return found
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    metadata = _map(item, "metadata")
+    where = f"{clean(metadata.get('namespace'))}/" if metadata.get("namespace") else ""
+    return f"{item['kind']} {where}{clean(metadata.get('name'))}" if metadata else "values of the Helm release"
+
+
+def _map(item: Mapping[str, Any], name: str) -> Json:
+    found = item.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,1 @@
+"""Facts about the world: cards, vendors, layouts of MIG, nodes and clouds."""

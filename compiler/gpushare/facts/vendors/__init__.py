@@ -1,0 +1,39 @@
+"""What is a vendor's own: the names of its resources, labels and charts, and where its cards are."""
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Protocol
+
+from gpushare.facts.vendors.amd import AMD
+from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.facts.vendors.vendor import Vendor
+
+VENDORS = {"nvidia": NVIDIA, "amd": AMD}
+"""Every vendor, by the word that a node policy has for it. The first is meant where nothing names one."""
+
+GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VENDORS.values()))
+"""With which the names of resources begin that are GPUs of any vendor, or parts of them."""
+
+
+class HasVendor(Protocol):
+    """What has a vendor, such as a card."""
+
+    @property
+    def vendor(self) -> str:
+        """A key of `VENDORS`."""
+
+
+def of(made: HasVendor) -> Vendor:
+    """Return the vendor of a card."""
+    return VENDORS[made.vendor]
+
+
+def of_resources(names: Iterable[str]) -> Vendor:
+    """Return whose resources the names are; the default if they are no vendor's."""
+    listed = tuple(names)
+    return next((one for one in VENDORS.values() if any(name.startswith(one.prefix) for name in listed)), NVIDIA)
+
+
+def short(resource: str) -> str:
+    """Return the name of a resource without its vendor's prefix."""
+    return resource.removeprefix(of_resources([resource]).prefix)

@@ -1,0 +1,199 @@
+"""Every file of a bundle: the outputs of the renderers, which are independent of each other. It decides nothing itself."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpushare.bundle import admission, lock
+from gpushare.bundle.artifact import Artifact, digest
+from gpushare.bundle.lock import GoalPin, Lock
+from gpushare.core import emit
+from gpushare.intent.types import Amd, NvidiaStack
+from gpushare.render import (
+    amd,
+    argocd,
+    argocd_health,
+    autoscaling,
+    chart,
+    cloud,
+    dra,
+    existing,
+    flux,
+    images,
+    mig_parted,
+    namespace,
+    observing,
+    profiles,
+    readme,
+    values,
+    vgpu,
+)
+from gpushare.render.monitoring import artifacts as monitoring
+from gpushare.render.steps import amd_release, dra_release, leaving
+from gpushare.resolved import policy
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare_node.contract.policy import Backend
+from gpushare_node.contract.struct import replace
+
+_HEADER = "Written by gpushare from the cluster's intent; edits are lost."
+
+
+def render(plan: Plan, previous: Lock) -> tuple[Artifact, ...]:
+    """Return every file of the bundle, the lock last. `previous` is the lock of the bundle that this one will replace."""
+    new_lock = next_lock(plan, previous)
+    files = tuple(_files(plan, new_lock))
+    listed = replace(new_lock, files={file.path: digest(file.text) for file in files})
+    return (*files, Artifact(path=lock.FILE, text=lock.text(listed)))
+
+
+def next_lock(plan: Plan, previous: Lock) -> Lock:
+    """Return the lock of this plan's bundle, without its files."""
+    configs = [pool.mig_config for pool in plan.pools if pool.mig_config]
+    goals = {
+        pool.name: GoalPin(question=pool.goal_inputs_digest, layout=pool.layout_of_goal)
+        for pool in plan.pools
+        if pool.layout_of_goal
+    }
+    return lock.advance(
+        previous,
+        intent=plan.digest,
+        goals=goals,
+        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if _has_profile(pool)},
+        vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
+        mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
+        manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
+        vendors=[pool.card.vendor for pool in plan.amd_pools],
+        amd=amd.stack(plan),
+        dra=dra.remembered(plan),
+    )
+
+
+def _has_profile(pool: PoolPlan) -> bool:
+    """Return whether the pool's nodes follow a config of NVIDIA's device plugin."""
+    return pool.vendor.plugin_label is not None and pool.pool.backend is Backend.DEVICE_PLUGIN
+
+
+def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:
+    """Return the values of `chart/values.yaml`. `artifacts` are the plan's, with every pool's policy; `previous` as above."""
+    texts = {file.path: file.text for file in artifacts}
+    policies = {pool.name: texts[f"chart/files/policies/{pool.name}.yaml"] for pool in plan.pools}
+    return _chart_values(plan, next_lock(plan, previous), policies)
+
+
+def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
+    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
+    left = dra.former_classes(plan, new_lock.dra)
+    steps = leaving.next_steps(plan)
+    return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
+
+
+def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
+    return {pool.name: dra.lookups(plan, pool) for pool in plan.dra_pools}
+
+
+def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
+    policies = policy.policies(plan)
+    chart_values = _chart_values(plan, new_lock, policies)
+    upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
+    observes = plan.intent.observes
+    checks = dict(argocd_health.checks(plan))
+    rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.amd)
+    driver = () if plan.dra_pools or observes or not new_lock.has_dra else dra_release.removal(plan)
+    more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *driver, *monitoring.section(plan))
+    # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
+    snippets = None if observes else cloud.cloud(plan)
+    text = (
+        observing.readme(plan, more)
+        if observes
+        else readme.readme(plan, more, tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
+    )
+    yield Artifact(path="README.md", text=text)
+    for path, item in namespace.namespaces(plan).items():
+        yield _yaml(path, item)
+    yield from chart.static_files(
+        has_monitoring=any(monitoring.objects(plan)),
+        has_vgpus=vgpu.config(plan, new_lock) is not None,
+        has_amd=bool(new_lock.vendors),
+        has_dra=new_lock.has_dra,
+    )
+    yield _yaml("chart/values.yaml", chart_values)
+    yield _yaml(admission.FILE, admission.document(chart_values))
+    if plan.pools:
+        yield Artifact(path=admission.TENANCY, text=f"{emit.canonical_json(admission.tenancy(chart_values))}\n")
+    yield from _generated(plan, new_lock, policies)
+    if not observes:
+        yield from _stack(plan, new_lock, upstream_values)
+    yield _yaml(lock.INTENT, dict(plan.document))
+    if snippets:
+        yield Artifact(path="nodes/cloud.md", text=snippets)
+    if not observes:
+        yield from _autoscaling(plan)
+    for path, document in monitoring.plain(plan):
+        yield _yaml(path, document)
+    board = monitoring.dashboard_text(plan)
+    if board:
+        yield Artifact(path="monitoring/dashboard.json", text=board)
+    listed = monitoring.counters_text(plan)
+    if listed:
+        yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
+    driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
+    synced_by_argocd = argocd.objects(plan, checks, driver_values, has_claims=new_lock.has_dra)
+    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values), _text(driver_values))
+    for path, item in (*synced_by_argocd, *synced_by_flux):
+        yield _yaml(path, item)
+    listed_images = images.images(plan, upstream_values, chart_values)
+    others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))
+    yield Artifact(path="images.txt", text=listed_images + others)
+
+
+def _autoscaling(plan: Plan) -> Iterator[Artifact]:
+    notes = autoscaling.notes(plan)
+    if notes:
+        yield Artifact(path="nodes/autoscaling.md", text=notes)
+    for pool, overlay in autoscaling.overlays(plan).items():
+        yield _yaml(f"nodes/karpenter/{pool}.yaml", overlay)
+
+
+def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
+    """Yield the files that the chart's templates read."""
+    for pool, text in policies.items():
+        yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=text)
+    for key, text in profiles.profiles(new_lock).items():
+        yield Artifact(path=f"chart/files/profiles/{key}.yaml", text=text)
+    mig_configs = mig_parted.config(plan, new_lock)
+    if mig_configs:
+        yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
+    vgpu_configs = vgpu.config(plan, new_lock)
+    if vgpu_configs:
+        yield Artifact(path=vgpu.FILE, text=vgpu_configs)
+    for path, document in (*amd.device_configs(plan), *dra.files(plan, dra.former_classes(plan, new_lock.dra))):
+        yield _yaml(path, document)
+    manager_configs = amd.config(plan, new_lock)
+    if manager_configs:
+        yield Artifact(path=amd.CONFIG, text=manager_configs)
+    for path, document in monitoring.objects(plan):
+        yield _yaml(path, document)
+
+
+def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
+    match plan.intent.platform.stack:
+        case NvidiaStack.GPU_OPERATOR | NvidiaStack.DEVICE_PLUGIN as stack:
+            yield _yaml(f"{stack.value}/values.yaml", upstream_values)
+            yield _yaml(f"{stack.value}/restore-values.yaml", values.restoring_values(plan))
+        case NvidiaStack.EXISTING:
+            if plan.intent.copies_config_map:
+                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
+            yield Artifact(path="existing/README.md", text=existing.steps(plan))
+        case NvidiaStack.NONE:
+            pass
+    if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
+        yield _yaml(dra.VALUES, of_driver)
+    if of_amd := amd.upstream_values(plan):
+        yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)
+
+
+def _yaml(path: str, document: dict[str, Any]) -> Artifact:
+    return Artifact(path=path, text=_text(document))
+
+
+def _text(document: dict[str, Any]) -> str:
+    return emit.yaml_text(document, _HEADER)

@@ -1,0 +1,128 @@
+"""`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, from which the node runtime knows its pool."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gpushare.core import emit
+from gpushare.facts.catalog.cards import PartitionMode
+from gpushare.facts.nodes import taints
+from gpushare.intent.types import Enforcement, Platform
+from gpushare.offering import caps, modes
+from gpushare.offering.backends import config_manager
+from gpushare.offering.backends.dra import DRIVER
+from gpushare.resolved.node_plan import GpuPlan
+from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare_node.contract import policy
+from gpushare_node.contract.policy import Backend, Policy
+
+
+def policies(plan: Plan) -> dict[str, str]:
+    """Return the policy of every pool as text, by pool."""
+    return {pool.name: emit.yaml_text(policy.document(of_pool(plan, pool))) for pool in plan.pools}
+
+
+def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
+    """Return the policy of one pool."""
+    card, wanted = pool.card, pool.pool
+    return Policy(
+        pool=pool.name,
+        cluster=plan.intent.name,
+        card=policy.Card(
+            id=card.id, name=card.name, pci_device_ids=tuple(card.pci_device_ids), memory_mib=card.memory_mib or None
+        ),
+        mode=policy.Mode(pool.mode.value),
+        vendor=policy.Vendor(card.vendor),
+        **_PROGRAMS[card.vendor](plan.intent.platform, pool),
+        backend=wanted.backend,
+        dra=_dra(plan, pool),
+        gpus=tuple(_gpu(pool, gpu) for gpu in pool.gpus),
+        resources=_resources(pool),
+        shares=tuple(_shares(pool)),
+        enforcement=_enforcement(wanted.enforcement, has_caps=pool.vendor.has_shares),
+        rollout=wanted.rollout,
+        namespaces=tuple(sorted(wanted.namespaces)),
+        repartitioning_taint=policy.RepartitioningTaint(taints.of(wanted.autoscaler).repartitioning),
+        adoption=plan.intent.adoption,
+    )
+
+
+def _resources(pool: PoolPlan) -> tuple[tuple[str, int], ...]:
+    """Return what a node offers: the shares that allocatable shows, or the devices of each DeviceClass."""
+    if pool.pool.backend is Backend.DRA:
+        return tuple(sorted(Counter(device.resource for device in pool.devices).items()))
+    return tuple((resource.name, resource.per_node) for resource in pool.resources)
+
+
+def _dra(plan: Plan, pool: PoolPlan) -> policy.Dra | None:
+    if pool.pool.backend is not Backend.DRA:
+        return None
+    return policy.Dra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
+
+
+def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
+    return {
+        "stack": policy.Stack(platform.stack.value),
+        "partitioner": platform.partitioner,
+        "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else "",
+        "mig_config": pool.mig_config.name if pool.mig_config else None,
+    }
+
+
+def _of_amd(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
+    config = pool.manager_config
+    return {
+        "stack": policy.Stack(platform.of_amd.stack.value),
+        "partitioner": policy.Partitioner.CONFIG_MANAGER if config else policy.Partitioner.NONE,
+        "profile": "",
+        "mig_config": None,
+        "manager_config": config.name if config else None,
+    }
+
+
+_PROGRAMS: Mapping[str, Callable[[Platform, PoolPlan], dict[str, Any]]] = {"nvidia": _of_nvidia, "amd": _of_amd}
+"""Who offers and who divides the GPUs, and what they are told, by vendor."""
+
+
+def _gpu(pool: PoolPlan, gpu: GpuPlan) -> policy.DesiredGpu:
+    by = policy.ModeSwitch.DRIVER if pool.card.switches_mig else policy.ModeSwitch.RUNTIME
+    placed = sorted(gpu.instances, key=lambda instance: instance.start)
+    mode = gpu.partition or config_manager.whole(pool.card)
+    return policy.DesiredGpu(
+        index=gpu.index,
+        instances=tuple(
+            policy.DesiredInstance(profile=one.profile.name, profile_id=one.profile.profile_id, start=one.start, size=one.size)
+            for one in placed
+        ),
+        partition=_partition(mode) if mode else None,
+        on_demand=by if gpu.mig_enabled and not placed else None,
+    )
+
+
+def _partition(mode: PartitionMode) -> policy.DesiredPartition:
+    return policy.DesiredPartition(
+        compute=mode.compute, memory=mode.memory, devices=mode.partitions, memory_mib=mode.memory_mib
+    )
+
+
+def _shares(pool: PoolPlan) -> Iterator[policy.Share]:
+    """Yield one share for each profile, in the order of the devices."""
+    for device in pool.samples:
+        cap = device.cap_mib
+        yield policy.Share(
+            resource=device.resource,
+            profile=device.profile,
+            replicas=device.replicas,
+            memory_mib=device.memory_mib,
+            cap_mib=cap,
+            tolerance_mib=0 if cap is None else caps.tolerance_mib(pool.pool, cap),
+        )
+
+
+def _enforcement(wanted: Enforcement, *, has_caps: bool) -> policy.Enforcement:
+    return policy.Enforcement(
+        action=wanted.action,
+        grace_seconds=wanted.grace_seconds,
+        mechanism=wanted.mechanism if has_caps else policy.Mechanism.NONE,
+        notice_seconds=wanted.notice_seconds,
+    )

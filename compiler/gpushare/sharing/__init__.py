@@ -1,1 +1,0 @@
-"""How a sharing mode divides a GPU: shares and memory caps."""

@@ -1,0 +1,1 @@
+"""From measured or wished use to a plan: workloads, their simulation, sizes, and advice."""

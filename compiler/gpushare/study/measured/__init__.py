@@ -1,0 +1,1 @@
+"""Measured use of GPUs: what Prometheus has of it."""

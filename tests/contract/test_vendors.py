@@ -83,7 +83,6 @@ AMD_BY_NAME = {
         "offering/backends/__init__.py": "which back end a card has",
         "offering/backends/amd_device_plugin.py": "AMD's device plugin",
         "bundle/admission.py": "the namespace of its programs",
-        "bundle/lock.py": "its stack, while nodes have labels of it",
         "facts/catalog/amd_charts.py": "its charts",
         "facts/catalog/card_search.py": "cards that spec.cards cannot describe",
         "facts/catalog/cards.py": "the facts of its cards",

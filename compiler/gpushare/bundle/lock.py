@@ -4,7 +4,7 @@ The lock is a declared input of the next compile, so the same intent and the sam
 type, its text, and how a current set of profiles becomes a former one. Reads no files.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare import __version__
@@ -13,6 +13,7 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.intent.types import Layout
 from gpushare.reading import schema, source
+from gpushare_node.contract.policy import Vendor
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 FILE = "gpushare.lock.yaml"
@@ -40,27 +41,53 @@ class GoalPin(Struct):
     layout: Layout
 
 
-class Lock(Struct):
-    """`files` maps bundle paths to digests; `profiles` is the current set (key → config), `former` older sets, newest first.
+class History(Struct):
+    """The configs of one program of nodes: `now`, by name, and `former` sets, newest first, which nodes may still have."""
 
-    `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `amd`: the stack
-    of AMD's cards and its namespace, which stay when no pool has such cards any more. `dra`: the namespace of NVIDIA's DRA
-    driver, and what nodes need that wait for their turn: every DeviceClass that a bundle has had, and settings of the driver.
+    now: Mapping[str, Any] = NOTHING
+    former: tuple[Mapping[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.now or self.former)
+
+    def followed_by(self, now: Mapping[str, Any]) -> "History":
+        """Return the history when `now` is the set in use. Former sets have no name that is repeated or in use; none is empty."""
+        former, seen = [], set(now)
+        for older in (self.now, *self.former):
+            if kept := {name: config for name, config in older.items() if name not in seen}:
+                former.append(kept)
+            seen |= set(kept)
+        return History(now=now, former=tuple(former[:GENERATIONS]))
+
+    def every(self) -> dict[str, Any]:
+        """Return every config that a node may still use, by name: the current set and the former ones."""
+        merged: dict[str, Any] = {}
+        for configs in (*reversed(self.former), self.now):
+            merged |= configs
+        return _in_order(merged)
+
+
+class Lock(Struct):
+    """`files` maps bundle paths to digests.
+
+    Configs by name: `profiles` are NVIDIA's device plugin's, by key, `mig_configs` mig-parted's, `vgpu_configs` the vGPU device
+    manager's, `manager_configs` those of another vendor's own partitioner.
+
+    `vendors`: whose GPUs other than NVIDIA's nodes have, or had: what releases a node is made for its vendor. `stacks`: the
+    stack of such cards and its namespace, by vendor, which stay when no pool has such cards any more. `dra`: the namespace of
+    NVIDIA's DRA driver, and what nodes need that wait for their turn: every DeviceClass that a bundle has had, and settings of
+    the driver.
     """
 
     intent: str = ""
     files: Mapping[str, str] = NOTHING
     goals: Mapping[str, GoalPin] = NOTHING
-    profiles: Mapping[str, Any] = NOTHING
-    former: tuple[Mapping[str, Any], ...] = ()
-    mig_configs: Mapping[str, Any] = NOTHING
-    former_mig_configs: tuple[Mapping[str, Any], ...] = ()
-    vgpu_configs: Mapping[str, Any] = NOTHING
-    former_vgpu_configs: tuple[Mapping[str, Any], ...] = ()
-    manager_configs: Mapping[str, Any] = NOTHING
-    former_manager_configs: tuple[Mapping[str, Any], ...] = ()
+    profiles: History = History()
+    mig_configs: History = History()
+    vgpu_configs: History = History()
+    manager_configs: History = History()
     vendors: tuple[str, ...] = ()
-    amd: Mapping[str, str] = NOTHING
+    stacks: Mapping[str, Mapping[str, str]] = NOTHING
     dra: Mapping[str, Any] = NOTHING
 
     @property
@@ -109,22 +136,28 @@ def _broken(reason: str) -> Finding:
     return Finding(code="GS790", message=f"{FILE} cannot be read: {reason}", hints=(_HINT,))
 
 
+_HISTORIES = {
+    "profiles": ("profiles", "formerProfiles"),
+    "mig_configs": ("migConfigs", "formerMigConfigs"),
+    "vgpu_configs": ("vgpuConfigs", "formerVgpuConfigs"),
+    "manager_configs": ("managerConfigs", "formerManagerConfigs"),
+}
+"""The fields of the file with a history: its current set, and the former ones. Those of vGPUs and of managers may be absent."""
+
+
 def _lock(document: Mapping[str, Any]) -> Lock:
     goals = document["goals"].items()
+    histories = {
+        name: History(now=document.get(now, {}), former=tuple(document.get(former, ())))
+        for name, (now, former) in _HISTORIES.items()
+    }
     return Lock(
         intent=document["intent"],
         files=document["files"],
         goals={pool: GoalPin(question=pin["question"], layout=tuple(pin["layout"].items())) for pool, pin in goals},
-        profiles=document["profiles"],
-        former=tuple(document["formerProfiles"]),
-        mig_configs=document["migConfigs"],
-        former_mig_configs=tuple(document["formerMigConfigs"]),
-        vgpu_configs=document.get("vgpuConfigs", {}),
-        former_vgpu_configs=tuple(document.get("formerVgpuConfigs", ())),
-        manager_configs=document.get("managerConfigs", {}),
-        former_manager_configs=tuple(document.get("formerManagerConfigs", ())),
+        **histories,
         vendors=tuple(document.get("vendors", ())),
-        amd=document.get("amd", {}),
+        stacks={vendor.value: document[vendor.value] for vendor in Vendor if vendor.value in document},
         dra=document.get("dra", {}),
     )
 
@@ -132,44 +165,27 @@ def _lock(document: Mapping[str, Any]) -> Lock:
 def text(lock: Lock) -> str:
     """Return the text of the lock file. `read` returns an equal lock for it."""
     goals = {pool: {"question": pin.question, "layout": dict(pin.layout)} for pool, pin in sorted(lock.goals.items())}
+    of_vendors = {"vendors": list(lock.vendors), **{name: _in_order(stack) for name, stack in lock.stacks.items()}}
     document = {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Lock",
         "gpushare": __version__,
         "intent": lock.intent,
         "goals": goals,
-        "profiles": _in_order(lock.profiles),
-        "formerProfiles": [_in_order(older) for older in lock.former],
-        "migConfigs": _in_order(lock.mig_configs),
-        "formerMigConfigs": [_in_order(older) for older in lock.former_mig_configs],
-        **_of_vgpus(lock),
-        **_of_vendors(lock),
+        **_written(lock, "profiles"),
+        **_written(lock, "mig_configs"),
+        # What a cluster without vGPUs, with NVIDIA's GPUs alone or without the DRA driver does not have.
+        **(_written(lock, "vgpu_configs") if lock.vgpu_configs else {}),
+        **(of_vendors | _written(lock, "manager_configs") if lock.vendors else {}),
         **({"dra": dict(lock.dra) | {"classes": _in_order(lock.dra["classes"])}} if lock.has_dra else {}),
         "files": _in_order(lock.files),
     }
     return emit.yaml_text(document, _HEADER)
 
 
-def _of_vgpus(lock: Lock) -> dict[str, Any]:
-    """Return the fields that a cluster without vGPUs does not have."""
-    if not lock.vgpu_configs and not lock.former_vgpu_configs:
-        return {}
-    return {
-        "vgpuConfigs": _in_order(lock.vgpu_configs),
-        "formerVgpuConfigs": [_in_order(older) for older in lock.former_vgpu_configs],
-    }
-
-
-def _of_vendors(lock: Lock) -> dict[str, Any]:
-    """Return the fields that a cluster with NVIDIA's GPUs alone does not have."""
-    if not lock.vendors:
-        return {}
-    return {
-        "vendors": list(lock.vendors),
-        **({"amd": _in_order(lock.amd)} if lock.amd else {}),
-        "managerConfigs": _in_order(lock.manager_configs),
-        "formerManagerConfigs": [_in_order(older) for older in lock.former_manager_configs],
-    }
+def _written(lock: Lock, name: str) -> dict[str, Any]:
+    history, (now, former) = getattr(lock, name), _HISTORIES[name]
+    return {now: _in_order(history.now), former: [_in_order(older) for older in history.former]}
 
 
 def _in_order(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,28 +197,18 @@ def advance(  # noqa: PLR0913 - the parts of a lock
     *,
     intent: str,
     goals: Mapping[str, GoalPin],
-    profiles: Mapping[str, Any],
-    mig_configs: Mapping[str, Any],
-    vgpu_configs: Mapping[str, Any] = NOTHING,
-    manager_configs: Mapping[str, Any] = NOTHING,
+    configs: Mapping[str, Mapping[str, Any]],
     vendors: Iterable[str] = (),
-    amd: Mapping[str, str] = NOTHING,
+    stacks: Mapping[str, Mapping[str, str]] = NOTHING,
     dra: Mapping[str, Any] = NOTHING,
 ) -> Lock:
-    """Return the next bundle's lock, without its files: where a set of names changed, the previous set becomes a former one."""
+    """Return the next bundle's lock, without its files. `configs` are the current sets, by the name of their field in Lock."""
     return Lock(
         intent=intent,
         goals=goals,
-        profiles=profiles,
-        former=_former(profiles, before.profiles, before.former),
-        mig_configs=mig_configs,
-        former_mig_configs=_former(mig_configs, before.mig_configs, before.former_mig_configs),
-        vgpu_configs=vgpu_configs,
-        former_vgpu_configs=_former(vgpu_configs, before.vgpu_configs, before.former_vgpu_configs),
-        manager_configs=manager_configs,
-        former_manager_configs=_former(manager_configs, before.manager_configs, before.former_manager_configs),
+        **{name: getattr(before, name).followed_by(configs.get(name, {})) for name in _HISTORIES},
         vendors=tuple(sorted({*before.vendors, *vendors})),
-        amd=amd or before.amd,
+        stacks={**before.stacks, **stacks},
         dra=_of_dra(dra, before.dra),
     )
 
@@ -214,45 +220,3 @@ def _of_dra(now: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, A
     both = [*before.get("tolerations", ()), *now.get("tolerations", ())]
     tolerations = [one for number, one in enumerate(both) if one not in both[:number]]
     return {**before, **now, "classes": before.get("classes", {}) | now.get("classes", {}), "tolerations": tolerations}
-
-
-def _former(
-    now: Mapping[str, Any], before: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]
-) -> tuple[Mapping[str, Any], ...]:
-    """Return the former sets, newest first, without names that are repeated or in use and without sets that this empties."""
-    return tuple(_newest(set(now), (before, *older)))[:GENERATIONS]
-
-
-def _newest(seen: set[str], sets: tuple[Mapping[str, Any], ...]) -> Iterator[Mapping[str, Any]]:
-    for older in sets:
-        kept = {name: config for name, config in older.items() if name not in seen}
-        seen |= set(kept)
-        if kept:
-            yield kept
-
-
-def all_profiles(lock: Lock) -> dict[str, Any]:
-    """Return every device-plugin config that a node may still use, by key: the current set and the former ones."""
-    return _merged(lock.profiles, lock.former)
-
-
-def all_mig_configs(lock: Lock) -> dict[str, Any]:
-    """Return every mig-parted config that a node may still use, by name."""
-    return _merged(lock.mig_configs, lock.former_mig_configs)
-
-
-def all_vgpu_configs(lock: Lock) -> dict[str, Any]:
-    """Return every config of the vGPU device manager that a node may still use, by name."""
-    return _merged(lock.vgpu_configs, lock.former_vgpu_configs)
-
-
-def all_manager_configs(lock: Lock) -> dict[str, Any]:
-    """Return every profile of AMD's config manager that a node may still use, by name."""
-    return _merged(lock.manager_configs, lock.former_manager_configs)
-
-
-def _merged(now: Mapping[str, Any], older: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for configs in (*reversed(older), now):
-        merged |= configs
-    return _in_order(merged)

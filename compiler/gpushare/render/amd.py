@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import amd_charts
 from gpushare.facts.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
@@ -127,7 +126,7 @@ def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the text of the config manager's file; None if no node has the manager."""
     if plan.intent.observes or not any(pool.manager_config for pool in plan.pools):
         return None
-    return json.dumps(config_manager.document(lock.all_manager_configs(new_lock)), indent=2) + "\n"
+    return json.dumps(config_manager.document(new_lock.manager_configs.every()), indent=2) + "\n"
 
 
 def upstream_values(plan: Plan) -> dict[str, Any]:

@@ -57,12 +57,14 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         previous,
         intent=plan.digest,
         goals=goals,
-        profiles={pool.profile.key: pool.profile.config for pool in plan.pools if _has_profile(pool)},
-        vgpu_configs={pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
-        mig_configs={config.name: [dict(entry) for entry in config.entries] for config in configs},
-        manager_configs={one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
+        configs={
+            "profiles": {pool.profile.key: pool.profile.config for pool in plan.pools if _has_profile(pool)},
+            "mig_configs": {config.name: [dict(entry) for entry in config.entries] for config in configs},
+            "vgpu_configs": {pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
+            "manager_configs": {one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
+        },
         vendors=[pool.card.vendor for pool in plan.amd_pools],
-        amd=amd.stack(plan),
+        stacks={"amd": of_amd} if (of_amd := amd.stack(plan)) else {},
         dra=dra.remembered(plan),
     )
 
@@ -80,7 +82,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) ->
 
 
 def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
-    amd_namespace = new_lock.amd.get("namespace", Amd().namespace) if new_lock.vendors else None
+    amd_namespace = new_lock.stacks.get("amd", {}).get("namespace", Amd().namespace) if new_lock.vendors else None
     left = dra.former_classes(plan, new_lock.dra)
     steps = leaving.next_steps(plan)
     return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
@@ -96,7 +98,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
     checks = dict(argocd_health.checks(plan))
-    rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.amd)
+    rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.stacks.get("amd", {}))
     driver = () if plan.dra_pools or observes or not new_lock.has_dra else dra_release.removal(plan)
     more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *driver, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.

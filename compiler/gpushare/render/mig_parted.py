@@ -4,7 +4,6 @@ One config that mig-parted cannot parse makes the whole file unusable, and a nod
 former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
 """
 
-from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 from gpushare.offering.backends.mig_parted import ALL_DISABLED
@@ -16,5 +15,5 @@ def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the file's text; None if the node runtime partitions."""
     if plan.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return None
-    configs = {ALL_DISABLED.name: list(ALL_DISABLED.entries)} | lock.all_mig_configs(new_lock)
+    configs = {ALL_DISABLED.name: list(ALL_DISABLED.entries)} | new_lock.mig_configs.every()
     return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})

@@ -3,11 +3,10 @@
 The chart puts each into the ConfigMap under two keys, `<key>-a` and `<key>-b`.
 """
 
-from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 
 
 def profiles(new_lock: Lock) -> dict[str, str]:
     """Return every config as text, by key."""
-    return {key: emit.yaml_text(config) for key, config in lock.all_profiles(new_lock).items()}
+    return {key: emit.yaml_text(config) for key, config in new_lock.profiles.every().items()}

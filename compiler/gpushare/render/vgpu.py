@@ -7,7 +7,6 @@ former configs are kept.
 from collections.abc import Iterator
 from typing import Any
 
-from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
 from gpushare.offering import modes
@@ -21,7 +20,7 @@ def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the text of the manager's file; None if no node has vGPUs, or the bundle only observes."""
     if not plan.vm_pools or plan.intent.observes:
         return None
-    return emit.yaml_text(vgpu.document(lock.all_vgpu_configs(new_lock)))
+    return emit.yaml_text(vgpu.document(new_lock.vgpu_configs.every()))
 
 
 def pools(plan: Plan) -> Iterator[str]:

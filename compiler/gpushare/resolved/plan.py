@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.bundle.artifact import content_hash, digest
-from gpushare.bundle.lock import GoalPin, Lock, all_profiles
+from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Catalog
@@ -164,7 +164,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, document: Mapping[str,
         document=document,
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
-        operator_mig_strategy=backends.operator_mig_strategy(pools, all_profiles(lock).values()),
+        operator_mig_strategy=backends.operator_mig_strategy(pools, lock.profiles.every().values()),
         vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
         division=_division(intent, lock),
         sets_intervals=_sets_intervals(resolved, lock),

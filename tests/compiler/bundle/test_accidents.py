@@ -184,7 +184,7 @@ def test_interrupted_compile_keeps_previous_profiles(tmp_path: Path) -> None:
     compile_into(whole, "exclusive")
     first = found(whole)
     compile_into(whole, shared)
-    assert known(whole).former
+    assert known(whole).profiles.former
     results = set()
     for step in range(1, MAX_STEPS, 1 if scale.is_long else 23):
         folder = fresh(tmp_path, step, first)

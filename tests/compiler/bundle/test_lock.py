@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.bundle import lock
-from gpushare.bundle.lock import EMPTY, GENERATIONS, GoalPin, Lock
+from gpushare.bundle.lock import EMPTY, GENERATIONS, GoalPin, History, Lock
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 
@@ -20,12 +20,15 @@ FULL = Lock(
     intent="sha256:" + "1" * 64,
     files={"README.md": "sha256:" + "a" * 64, "chart/values.yaml": "sha256:" + "b" * 64},
     goals={"training": GoalPin(question="1a2b3c4d", layout=(("3g.20gb", 1), ("1g.5gb", 4)))},
-    profiles={"mps-12345678": SHARED},
-    former=({"mig-1e345678": {"version": "v1"}}, {"exclusive-00000000": {"version": "v1"}}),
-    mig_configs={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
-    former_mig_configs=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
+    profiles=History(
+        now={"mps-12345678": SHARED}, former=({"mig-1e345678": {"version": "v1"}}, {"exclusive-00000000": {"version": "v1"}})
+    ),
+    mig_configs=History(
+        now={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
+        former=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
+    ),
     vendors=("amd",),
-    amd={"namespace": "rocm", "stack": "amd-gpu-operator"},
+    stacks={"amd": {"namespace": "rocm", "stack": "amd-gpu-operator"}},
     dra={
         "driverNamespace": "dra",
         "byMemory": True,
@@ -36,7 +39,7 @@ FULL = Lock(
 
 
 def after(before: Lock, *keys: str) -> Lock:
-    return lock.advance(before, intent="", goals={}, profiles={key: {"key": key} for key in keys}, mig_configs={})
+    return lock.advance(before, intent="", goals={}, configs={"profiles": {key: {"key": key} for key in keys}})
 
 
 @pytest.mark.parametrize("memory", [EMPTY, FULL], ids=["empty", "full"])
@@ -51,38 +54,38 @@ def test_the_order_of_a_layout_survives() -> None:
 
 
 def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
-    turned = Lock(files=dict(reversed([*FULL.files.items()])), profiles={"b": {}, "a": {}})
-    assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles={"a": {}, "b": {}}))
+    turned = Lock(files=dict(reversed([*FULL.files.items()])), profiles=History(now={"b": {}, "a": {}}))
+    assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles=History(now={"a": {}, "b": {}})))
 
 
 def test_changed_profile_set_becomes_a_previous_generation() -> None:
     first = after(EMPTY, "a", "b")
-    assert first.former == ()
-    assert after(first, "a", "b").former == ()
+    assert first.profiles.former == ()
+    assert after(first, "a", "b").profiles.former == ()
     second = after(first, "b", "c")
-    assert second.former == ({"a": {"key": "a"}},)
+    assert second.profiles.former == ({"a": {"key": "a"}},)
     assert after(second, "b", "c") == second
 
 
 def test_reused_profile_is_no_longer_a_previous_one() -> None:
     memory = after(after(after(EMPTY, "a"), "b"), "a")
-    assert memory.former == ({"b": {"key": "b"}},)
-    assert sorted(lock.all_profiles(memory)) == ["a", "b"]
+    assert memory.profiles.former == ({"b": {"key": "b"}},)
+    assert sorted(memory.profiles.every()) == ["a", "b"]
 
 
 def test_the_newest_generations_are_kept_and_the_oldest_forgotten() -> None:
     memory = EMPTY
     for number in range(GENERATIONS + 5):
         memory = after(memory, f"p{number}")
-    assert [next(iter(older)) for older in memory.former] == [f"p{number}" for number in range(GENERATIONS + 3, 3, -1)]
+    assert [next(iter(older)) for older in memory.profiles.former] == [f"p{number}" for number in range(GENERATIONS + 3, 3, -1)]
 
 
 def test_configs_of_mig_parted_have_generations_of_their_own() -> None:
-    first = lock.advance(EMPTY, intent="", goals={}, profiles={"a": {}}, mig_configs={"x": []})
-    second = lock.advance(first, intent="", goals={}, profiles={"a": {}}, mig_configs={"y": []})
-    assert second.former == ()
-    assert second.former_mig_configs == ({"x": []},)
-    assert lock.all_mig_configs(second) == {"x": [], "y": []}
+    first = lock.advance(EMPTY, intent="", goals={}, configs={"profiles": {"a": {}}, "mig_configs": {"x": []}})
+    second = lock.advance(first, intent="", goals={}, configs={"profiles": {"a": {}}, "mig_configs": {"y": []}})
+    assert second.profiles.former == ()
+    assert second.mig_configs.former == ({"x": []},)
+    assert second.mig_configs.every() == {"x": [], "y": []}
 
 
 def broken(**change: Any) -> bytes:

@@ -129,7 +129,7 @@ def test_a_changed_mode_has_another_name_and_the_former_one_stays() -> None:
     assert memory.vendors == ("amd",)
     again = lock.read(after[lock.FILE].encode())
     assert isinstance(again, Lock)
-    assert [*again.former_manager_configs[0]] == [*profiles(before)]
+    assert [*again.manager_configs.former[0]] == [*profiles(before)]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_former_configs_stay_for_nodes_that_still_name_them() -> None:
     assert config(second).keys() > config({CONFIG: next(one.text for one in first.artifacts if one.path == CONFIG)}).keys()
     after = lock.read(second[lock.FILE].encode())
     assert isinstance(after, Lock)
-    assert [list(older) for older in after.former_vgpu_configs] == [list(before.vgpu_configs)]
+    assert [list(older) for older in after.vgpu_configs.former] == [list(before.vgpu_configs.now)]
     assert lock.text(after) == second[lock.FILE]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.bundle.lock import EMPTY, all_profiles
+from gpushare.bundle.lock import EMPTY
 from gpushare.facts.catalog import cards
 from gpushare.intent.types import (
     Exclusive,
@@ -239,6 +239,6 @@ def test_a_strategy_suits_every_node_that_has_not_followed_yet(first: Sharing) -
         for sharing in (first, *others):
             now = plan(pool(sharing), lock=before)
             before = bundle_files.next_lock(now, before)
-            assert all(suits(now.operator_mig_strategy, config) for config in all_profiles(before).values()), (first, others)
+            assert all(suits(now.operator_mig_strategy, config) for config in before.profiles.every().values()), (first, others)
         needed = {modes.of(pool(sharing)).mig_strategy for sharing in (first, *others)}
         assert (now.operator_mig_strategy is None) is ("mixed" in needed and bool(needed & {"none", "single"}))

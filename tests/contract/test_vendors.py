@@ -59,8 +59,7 @@ BY_NAME = {
     "cluster/live/inventory.py": "the operator's ClusterPolicies",
     "cluster/live/rights.py": "the right to read them",
     "render/monitoring/alerts.py": "the remedy of an alert on MPS",
-    "render/argocd.py": "the operator's kinds, which its project permits",
-    "render/argocd_health.py": "their health",
+    "render/gitops/argocd.py": "the operator's kinds, which its project permits, and their health",
     "render/existing.py": "the settings of a plugin that is there already",
     "rules/platform.py": "the stacks",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files, parsed
-from gpushare.intent.gitops import TOOLS, Tool
+from gpushare.intent.gitops import TOOLS, ToolFacts
 
 
 def of_gitops(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:
@@ -41,7 +41,7 @@ def _installing(files: Files, tool: str) -> frozenset[str]:
     )
 
 
-def _cascades(document: Any, tool: Tool) -> bool:
+def _cascades(document: Any, tool: ToolFacts) -> bool:
     if not isinstance(document, Mapping) or document.get("kind") != tool.installs or "metadata" not in document:
         return False
     metadata = document["metadata"]

@@ -15,8 +15,8 @@ IN_CLUSTER = "https://kubernetes.default.svc"
 """Argo CD's address of the API server of the cluster that it runs in."""
 
 
-class Tool(Struct):
-    """A tool that syncs a bundle from Git. Its files are in the folder of its key, the objects that install in `apps/` there.
+class ToolFacts(Struct):
+    """A tool that syncs a bundle from Git: its files are in the folder of its key, the objects that install in `apps/` there.
 
     `applied` are the files that the tool does not sync, in the order in which a person applies them: the last has the root, the
     object that syncs the others. `merged` are those of them that add to an object of the tool's own; `named` those with the
@@ -46,8 +46,8 @@ class Tool(Struct):
         return self.applied[-1]
 
 
-TOOLS: Mapping[str, Tool] = {
-    "argocd": Tool(
+TOOLS: Mapping[str, ToolFacts] = {
+    "argocd": ToolFacts(
         title="Argo CD",
         applied=("argocd/project.yaml", "argocd/argocd-cm.yaml", "argocd/root.yaml"),
         merged=("argocd/argocd-cm.yaml",),
@@ -62,7 +62,7 @@ TOOLS: Mapping[str, Tool] = {
         revision="targetRevision",
         defaults={"targetRevision": "HEAD", "project": "default", "namespace": "argocd", "server": IN_CLUSTER},
     ),
-    "flux": Tool(
+    "flux": ToolFacts(
         title="Flux",
         applied=("flux/source.yaml", "flux/sync.yaml"),
         named=("flux/source.yaml", "flux/sync.yaml"),

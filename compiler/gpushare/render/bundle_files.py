@@ -10,14 +10,11 @@ from gpushare.core import emit
 from gpushare.intent.types import Amd, NvidiaStack
 from gpushare.render import (
     amd,
-    argocd,
-    argocd_health,
     autoscaling,
     chart,
     cloud,
     dra,
     existing,
-    flux,
     images,
     mig_parted,
     namespace,
@@ -27,6 +24,8 @@ from gpushare.render import (
     values,
     vgpu,
 )
+from gpushare.render.gitops import tools
+from gpushare.render.gitops.tool import Inputs
 from gpushare.render.monitoring import artifacts as monitoring
 from gpushare.render.steps import amd_release, dra_release, leaving
 from gpushare.resolved import policy
@@ -84,7 +83,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) ->
 def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
     amd_namespace = new_lock.stacks.get("amd", {}).get("namespace", Amd().namespace) if new_lock.vendors else None
     left = dra.former_classes(plan, new_lock.dra)
-    steps = leaving.next_steps(plan)
+    steps = leaving.next_steps(plan, tools.of(plan))
     return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
 
 
@@ -97,16 +96,16 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     chart_values = _chart_values(plan, new_lock, policies)
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
-    checks = dict(argocd_health.checks(plan))
+    synced_by = tools.every(plan)
     rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.stacks.get("amd", {}))
     driver = () if plan.dra_pools or observes or not new_lock.has_dra else dra_release.removal(plan)
-    more = (*argocd.section(plan, checks), *flux.section(plan), *rest, *driver, *monitoring.section(plan))
+    more = (*(line for tool in synced_by for line in tool.section()), *rest, *driver, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)
     text = (
         observing.readme(plan, more)
         if observes
-        else readme.readme(plan, more, tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
+        else readme.readme(plan, more, tools.of(plan), tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
     )
     yield Artifact(path="README.md", text=text)
     for path, item in namespace.namespaces(plan).items():
@@ -138,9 +137,14 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
     driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
-    synced_by_argocd = argocd.objects(plan, checks, driver_values, has_claims=new_lock.has_dra)
-    synced_by_flux = flux.objects(plan, namespace.namespaces(plan), _text(upstream_values), _text(driver_values))
-    for path, item in (*synced_by_argocd, *synced_by_flux):
+    inputs = Inputs(
+        namespaces=namespace.namespaces(plan),
+        upstream_values=upstream_values,
+        driver_values=driver_values,
+        has_claims=new_lock.has_dra,
+        text=_text,
+    )
+    for path, item in (one for tool in synced_by for one in tool.objects(inputs)):
         yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
     others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))

@@ -12,6 +12,7 @@ from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack, Requests
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.claims import Shape
+from gpushare.render.gitops.tool import Tool
 from gpushare.render.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
@@ -29,10 +30,10 @@ _START_UP_TAINT = (
 )
 
 
-def readme(plan: Plan, more: Sequence[str] = (), machines: Sequence[str] = (), *, has_cloud: bool = False) -> str:
+def readme(plan: Plan, more: Sequence[str], tool: Tool | None, machines: Sequence[str], *, has_cloud: bool) -> str:
     """Return the file's text. `more`: the lines of the sections after the installation; `machines`: on virtual machines.
 
-    `has_cloud`: of `nodes/cloud.md`.
+    `tool` syncs the bundle, None if Helm installs it; `has_cloud`: of `nodes/cloud.md`.
     """
     return "\n".join(
         [
@@ -46,7 +47,7 @@ def readme(plan: Plan, more: Sequence[str] = (), machines: Sequence[str] = (), *
             *_quotas(plan),
             *_install(plan, has_cloud=has_cloud),
             *more,
-            *leaving.section(plan, has_cloud=has_cloud),
+            *leaving.section(plan, tool, has_cloud=has_cloud),
             *_not_generated(plan),
         ]
     )

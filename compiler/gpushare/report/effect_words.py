@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.core.wording import join_words
-from gpushare.intent.gitops import TOOLS, Tool
+from gpushare.intent.gitops import TOOLS, ToolFacts
 from gpushare.report.setting_words import before_and_after
 from gpushare_node.contract.struct import Struct
 
@@ -276,7 +276,7 @@ def _released(key: str) -> str:
     )
 
 
-def _handed_over(tool: Tool) -> str:
+def _handed_over(tool: ToolFacts) -> str:
     return (
         f"{tool.title}'s {tool.objects} stay and keep syncing. First {tool.detach}; deleting them otherwise releases every node"
     )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.core import resources
-from gpushare.render import argocd
+from gpushare.render.gitops import argocd
 from tests.compiler.render.compiled import CLAIMED, ON_DRA, document, files, intent
 from tests.compiler.render.compiled import compiled as compile_text
 
@@ -24,7 +25,7 @@ def compiled(*pools: str, more: str = "", platform: str = "{}", spec: str = "") 
     return files(*pools, platform=platform, more=f"  gitops: {{argocd: {{{SETTINGS}{more}}}}}\n{spec}")
 
 
-def apps(bundle: dict[str, str]) -> dict[str, argocd.Object]:
+def apps(bundle: dict[str, str]) -> dict[str, Any]:
     """Its Applications but the root, by name."""
     found = [yaml.safe_load(text) for path, text in bundle.items() if path.startswith("argocd/apps/")]
     return {app["metadata"]["name"].removeprefix("test-cluster-gpus-"): app for app in found}

@@ -11,7 +11,7 @@ import yaml
 
 from gpushare.core import resources
 from gpushare.core.units import parse_duration
-from gpushare.render import flux
+from gpushare.render.gitops import flux
 from tests.compiler.render.compiled import CLAIMED, ON_DRA, POOLS, document, files
 from tests.compiler.render.compiled import compiled as compile_text
 from tests.support.paths import ROOT

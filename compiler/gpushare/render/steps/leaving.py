@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack
-from gpushare.render.steps import amd_release, dra_release, nvidia_release, synced, virtual_machines
+from gpushare.render.gitops.tool import Tool
+from gpushare.render.steps import amd_release, dra_release, nvidia_release, virtual_machines
 from gpushare.resolved.plan import Plan
 
 NAMESPACE = "PLUGIN_NAMESPACE"
@@ -14,13 +15,16 @@ _NOT_OURS = "--selector 'app.kubernetes.io/name!=gpushare'"
 """The pod of a failed uninstallation has the command in its arguments, and uses no ConfigMap."""
 
 
-def next_steps(plan: Plan) -> tuple[str, ...]:
-    """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle."""
+def next_steps(plan: Plan, tool: Tool | None) -> tuple[str, ...]:
+    """Return what is left to do after gpushare's uninstall, one command after the other, in the folder of the bundle.
+
+    `tool` syncs the bundle; None if Helm installs it.
+    """
     if plan.intent.observes or not plan.has_nvidia:
         return ()
     by_helm = _restore_by_helm(plan)
     instead = [f"instead, if Helm installed NVIDIA's chart: {by_helm}"] if plan.intent.gitops and by_helm else []
-    return (*virtual_machines.leaving(plan), _restore(plan), *instead, *_deletions(plan))
+    return (*virtual_machines.leaving(plan), _restore(plan, tool), *instead, *_deletions(plan))
 
 
 def delete_config_maps(plan: Plan, namespace: str = "") -> str:
@@ -45,9 +49,9 @@ def staying(plan: Plan) -> str:
     return f"{namespace} and {kept(plan)} stay" if plan.has_nvidia else f"{namespace} stays"
 
 
-def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
+def section(plan: Plan, tool: Tool | None, *, has_cloud: bool) -> Iterator[str]:
     """Yield the section's lines. `has_cloud`: the bundle has `nodes/cloud.md`."""
-    intent, tool = plan.intent, synced.of(plan)
+    intent = plan.intent
     tools = [gitops.TOOLS[key].title for key in intent.gitops]
     yield from ("## Leaving", "")
     if tools and gitops.installs_upstream(intent):
@@ -73,9 +77,9 @@ def section(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if others:
         yield from (*others, "")
     if intent.platform.stack is NvidiaStack.EXISTING:
-        yield f"Now or later, {_restore(plan)}."
+        yield f"Now or later, {_restore(plan, tool)}."
     else:
-        yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {_restore(plan)}")
+        yield from ("Give NVIDIA's chart values without gpushare, now or later:", "", f"    {_restore(plan, tool)}")
     first, *copies = _deletions(plan)
     yield from ("", "Delete what stayed. While a pod or DaemonSet uses it, the command prints `still in use`: repeat it then.")
     yield from ("", f"    {first}", "")
@@ -91,12 +95,11 @@ def kept(plan: Plan) -> str:
     return f"{'ConfigMaps' if len(plan.intent.kept_config_maps) > 1 else 'ConfigMap'} {names}"
 
 
-def _restore(plan: Plan) -> str:
+def _restore(plan: Plan, tool: Tool | None) -> str:
     """Return the command after which no pod of NVIDIA's needs a ConfigMap of ours."""
     stack = plan.intent.platform.stack
     if stack is NvidiaStack.EXISTING:
         return "restore the values of the device plugin's chart: existing/README.md names those that were changed"
-    tool = synced.of(plan)
     return tool.restore(f"{stack.value}/{_VALUES}") if tool else _restore_by_helm(plan)
 
 

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Mode
 from tests.contract.test_layers import COMPILER
 
 CLASSES = {"Exclusive", "TimeSlicing", "Mps", "Mig", "Partition", "Vgpu"}

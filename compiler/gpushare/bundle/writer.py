@@ -19,8 +19,7 @@ from pathlib import Path
 from gpushare.bundle import lock
 from gpushare.bundle.artifact import Artifact, hexdigest, is_bundle_path
 from gpushare.bundle.lock import Lock
-from gpushare.core.diagnostics import Finding
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import Finding, HintedError
 from gpushare_node.contract.struct import Struct, replace
 
 _TEMPORARY = re.compile(r"\.gpushare-[0-9a-f]{16}-[0-9]+")

@@ -10,8 +10,8 @@ import click
 
 from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
-from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, parse_duration
+from gpushare.core.wording import visible
 from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:

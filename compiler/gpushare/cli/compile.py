@@ -14,8 +14,7 @@ from gpushare.cli.exits import ExitCode
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core import emit
 from gpushare.core.diagnostics import in_order
-from gpushare.core.printable import visible
-from gpushare.core.wording import layout_text, pluralize
+from gpushare.core.wording import layout_text, pluralize, visible
 from gpushare.facts.catalog import image_registry
 from gpushare.facts.nodes import clouds
 from gpushare.intent import gitops

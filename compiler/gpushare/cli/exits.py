@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 
 
 class ExitCode(IntEnum):

@@ -9,9 +9,9 @@ from click.shell_completion import CompletionItem
 from gpushare.cli import options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, connected, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.core import finding_texts
-from gpushare.core.printable import visible
+from gpushare.core import resources
 from gpushare.core.units import is_dns_subdomain
+from gpushare.core.wording import visible
 from gpushare.report import terminal
 from gpushare.report.terminal import BOLD, CYAN, Style, wrapped
 from gpushare_node.contract.reasons import REASONS
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    codes = (code for code in finding_texts.codes() if code.startswith(incomplete.upper()))
-    return [CompletionItem(code, help=finding_texts.load(code).title) for code in codes]
+    codes = (code for code in resources.finding_codes() if code.startswith(incomplete.upper()))
+    return [CompletionItem(code, help=resources.finding_text(code).title) for code in codes]
 
 
 @click.command(cls=options.Command)
@@ -50,11 +50,11 @@ def command(*, what: str | None, cluster: ClusterConnection) -> ExitCode:
     """
     style = terminal.detect_style(sys.stdout)
     if what is None:
-        texts = [finding_texts.load(each) for each in finding_texts.codes()]
+        texts = [resources.finding_text(each) for each in resources.finding_codes()]
         rows = [(text.code, text.severity, text.title) for text in texts]
         streams.page(terminal.table(("CODE", "SEVERITY", "WHAT IS WRONG"), rows, style))
-    elif what.upper() in finding_texts.codes():
-        streams.page(_rendered(finding_texts.load(what.upper()).markdown, style))
+    elif what.upper() in resources.finding_codes():
+        streams.page(_rendered(resources.finding_text(what.upper()).markdown, style))
     else:
         streams.page(_reason(what, style) or _object(what, cluster, style))
     return ExitCode.DONE
@@ -99,7 +99,7 @@ def _unknown(what: str, namespace: str = "") -> CouldNotRunError:
             f"no node is named {what!r}, and no pod in namespace {namespace} that can be seen",
             "write NAMESPACE/POD for a pod of another namespace",
         )
-    hint = options.did_you_mean(what.upper(), finding_texts.codes()) or options.did_you_mean(what, tuple(REASONS))
+    hint = options.did_you_mean(what.upper(), resources.finding_codes()) or options.did_you_mean(what, tuple(REASONS))
     return CouldNotRunError(
         f"no finding has the code {what!r}, no condition that reason", hint or "`gpushare explain` lists all codes"
     )

@@ -6,8 +6,8 @@ from traceback import format_exception
 from gpushare import __version__
 from gpushare.cli import streams
 from gpushare.cli.exits import ExitCode
-from gpushare.core.errors import HintedError
-from gpushare.core.printable import visible
+from gpushare.core.diagnostics import HintedError
+from gpushare.core.wording import visible
 from gpushare_node.contract.struct import Struct
 
 

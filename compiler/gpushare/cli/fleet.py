@@ -11,8 +11,7 @@ from gpushare.cli import failure, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.cli.report import Format
 from gpushare.core.diagnostics import Finding
-from gpushare.core.printable import visible
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import pluralize, visible
 from gpushare.intent.gitops import TOOLS
 from gpushare.reading import overlay, schema, source
 from gpushare_node.contract.struct import Struct

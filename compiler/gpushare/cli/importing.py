@@ -16,7 +16,7 @@ from gpushare.cluster.importing.documents import MAX_BYTES
 from gpushare.cluster.live import inventory
 from gpushare.core import units
 from gpushare.core.diagnostics import Finding
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 
 _FILE = click.Path(exists=False, allow_dash=True)
 

@@ -14,7 +14,7 @@ from gpushare.core.wording import layout_text
 from gpushare.facts import mig
 from gpushare.facts.catalog import image_registry
 from gpushare.facts.catalog.cards import Card
-from gpushare.intent import words
+from gpushare.intent import types
 from gpushare.intent.types import MostInstances, RuntimeImage
 from gpushare.offering import modes
 from gpushare.offering.modes import partition
@@ -26,7 +26,7 @@ _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
 @click.command(cls=options.Command)
 @click.option("--name", default="my-cluster", help="The cluster's name, a DNS label. Default: my-cluster.")
 @click.option(
-    "--mode", type=click.Choice(words.MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
+    "--mode", type=click.Choice(types.MODES), default="time-slicing", help="How the GPUs are shared. Default: time-slicing."
 )
 @click.option(
     "--card",
@@ -157,8 +157,8 @@ def _mapping(image: RuntimeImage) -> str:
 
 def _vgpu(card: Card) -> str:
     """Return the last type of which two fit on a GPU, or the last one; empty for a card without vGPUs."""
-    types = card.vgpu.types if card.vgpu else ()
-    halves = [one.name for one in types if one.max_count == 2] or [one.name for one in types]
+    offered = card.vgpu.types if card.vgpu else ()
+    halves = [one.name for one in offered if one.max_count == 2] or [one.name for one in offered]
     return halves[-1] if halves else ""
 
 

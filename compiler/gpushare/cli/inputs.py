@@ -16,8 +16,7 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.compare import sides
 from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import Accepted, Finding
-from gpushare.core.printable import visible
-from gpushare.core.wording import join_first, nearest
+from gpushare.core.wording import join_first, nearest, visible
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent import gitops

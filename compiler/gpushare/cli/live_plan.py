@@ -11,8 +11,7 @@ from gpushare.cluster.live import disturbance
 from gpushare.cluster.live.disturbance import Disturbance, NodeChange
 from gpushare.cluster.live.reader import Scope
 from gpushare.core import emit
-from gpushare.core.printable import visible
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import pluralize, visible
 from gpushare.report import terminal
 from gpushare.report.status import unseen
 from gpushare.report.terminal import BOLD, Style, table, wrapped

@@ -7,8 +7,7 @@ from gpushare.cli import streams
 from gpushare.cli.exits import CouldNotRunError
 from gpushare.core import prices
 from gpushare.core.prices import Price
-from gpushare.core.printable import visible
-from gpushare.core.wording import shorten
+from gpushare.core.wording import shorten, visible
 from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog.cards import Catalog
 from gpushare.reading import source

@@ -7,8 +7,8 @@ from gpushare.cli.cluster import RELEASE
 from gpushare.cli.exits import ExitCode
 from gpushare.cluster.live import rights
 from gpushare.core import emit
-from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_dns_subdomain
+from gpushare.core.wording import visible
 
 
 @click.command(cls=options.Command)

@@ -9,8 +9,7 @@ from typing import Protocol
 from gpushare.cli import streams
 from gpushare.cli.exits import ExitCode
 from gpushare.core.diagnostics import Accepted, Finding, Severity, Span, in_order, is_error
-from gpushare.core.printable import visible
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import pluralize, visible
 from gpushare.report import finding_formats, terminal
 from gpushare.report.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 

@@ -9,7 +9,7 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
 from gpushare.core import prices
 from gpushare.core.prices import Price
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.offering import modes
 from gpushare.report import simulation as report
 from gpushare.study.simulation import engine, supply

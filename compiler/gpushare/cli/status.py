@@ -12,9 +12,8 @@ from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cluster.live import status
 from gpushare.cluster.live.reader import Scope
 from gpushare.cluster.live.status import Status
-from gpushare.core.errors import HintedError
-from gpushare.core.printable import visible
-from gpushare.core.wording import join_first
+from gpushare.core.diagnostics import HintedError
+from gpushare.core.wording import join_first, visible
 from gpushare.report import status as report
 
 _WATCH_SECONDS = 5

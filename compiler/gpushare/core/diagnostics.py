@@ -1,4 +1,4 @@
-"""What is wrong with an input, as plain data: Span, Severity, Finding.
+"""What is wrong with an input, as plain data: Span, Severity, Finding; and HintedError, the base of errors of the environment.
 
 This module owns the fields and the order of findings. It prints nothing and knows no stage: everything that checks
 an input imports it, and every formatter does too.
@@ -85,3 +85,11 @@ def in_order(findings: list[Finding]) -> list[Finding]:
         return (finding.file, at.line if at else 1 << 60, at.column if at else 0, finding.code, finding.message)
 
     return sorted(findings, key=key)
+
+
+class HintedError(Exception):
+    """The environment or the call is at fault, not gpushare: a message of one line, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint

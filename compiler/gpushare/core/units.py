@@ -1,4 +1,4 @@
-"""Sizes, durations, percentages and the syntax of Kubernetes names.
+"""Sizes, durations, percentages, sums of GPU memory, and the syntax of Kubernetes names.
 
 Every parser returns None for what it does not accept: the schema and the rules turn that into findings with positions.
 """
@@ -139,3 +139,34 @@ def total(numbers: Iterable[_Number | None]) -> _Number | None:
     listed = list(numbers)
     known = [number for number in listed if number is not None]
     return sum(known) if len(known) == len(listed) else None
+
+
+class MemoryTotals(Struct):
+    """Memory in MiB; None if not known. `caps`: what all containers may use together; a device without caps counts once."""
+
+    gpus: int | None
+    offered: int | None
+    caps: int | None
+
+    @property
+    def stranded(self) -> int | None:
+        """What no device offers: unused slices, and what MIG itself takes."""
+        return None if self.gpus is None or self.offered is None else self.gpus - self.offered
+
+    def of_nodes(self, count: int | None) -> "MemoryTotals":
+        """Return the totals of so many nodes, where this is one."""
+        numbers = {"gpus": self.gpus, "offered": self.offered, "caps": self.caps}
+        return MemoryTotals(**{name: None if one is None or count is None else one * count for name, one in numbers.items()})
+
+
+UNKNOWN_MEMORY = MemoryTotals(gpus=None, offered=None, caps=None)
+
+
+def memory_of_node(card_mib: int | None, gpus: int, devices: Iterable[tuple[int | None, int, int | None]]) -> MemoryTotals:
+    """Return the totals of a node with so many GPUs. A device is its memory, its replicas, and the cap of each or None."""
+    listed = list(devices)
+    return MemoryTotals(
+        gpus=None if card_mib is None else card_mib * gpus,
+        offered=total(memory for memory, _, _ in listed),
+        caps=total(memory if cap is None else cap * replicas for memory, replicas, cap in listed),
+    )

@@ -1,8 +1,13 @@
-"""Wording that findings, reports and pages share: lists, counts, clipped text, layouts, and the nearest known words."""
+"""Wording that findings, reports and pages share: lists, counts, clipped text, layouts, the nearest known words.
 
+Also text from outside, made safe to print: no input may control the terminal. Imports nothing of ours.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
 
 _MAX_LENGTH = 40
+_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 
 
 def shorten(text: object) -> str:
@@ -51,3 +56,15 @@ def gib(size_mib: float) -> str:
 def mib(size_mib: int | None) -> str:
     """Return a size such as `40192Mi`, `?` if unknown."""
     return "?" if size_mib is None else f"{size_mib}Mi"
+
+
+def visible(text: str) -> str:
+    """Return the text with control and direction characters escaped."""
+    return text if text.isprintable() else re.sub(_UNSAFE, lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def clean(value: object, limit: int = 1_000) -> str:
+    """Return text of a cluster as it may be printed: no control characters, at most `limit` characters. Not text: empty."""
+    if not isinstance(value, str):
+        return ""
+    return visible(value if len(value) <= limit else value[: limit - 1] + "…")

@@ -12,6 +12,7 @@ from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
+    ON_DEMAND,
     Admission,
     Amd,
     AmdStack,
@@ -36,6 +37,7 @@ from gpushare.intent.types import (
     MemoryEach,
     Mig,
     MigStrategy,
+    Mode,
     MostInstances,
     Mps,
     NodeSelector,
@@ -55,7 +57,6 @@ from gpushare.intent.types import (
     Vgpu,
     VgpuManager,
 )
-from gpushare.intent.words import ON_DEMAND, Mode
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, OnBusy, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, replace
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope

@@ -10,11 +10,30 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.core.units import Share
-from gpushare.intent.words import Mode
 from gpushare_node.contract.names import OPERATOR_RUNTIME_CLASS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
+
+
+class Mode(StrEnum):
+    """How a pool shares its GPUs."""
+
+    EXCLUSIVE = "exclusive"
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+    MIG = "mig"
+    PARTITION = "partition"
+    VGPU = "vgpu"
+
+
+MODES = tuple(mode.value for mode in Mode)
+
+VARIANTS = ("exclusive", "mig", "mig-replicas", "partition", "time-slicing", "mps")
+"""The words of `modes.VARIANTS`, in their order."""
+
+ON_DEMAND = "on-demand"
+"""The layout of GPUs whose MIG instances are made for each claim."""
 
 
 class NvidiaStack(StrEnum):

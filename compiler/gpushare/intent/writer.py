@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from gpushare.core import emit, prices
 from gpushare.core.units import Share, show_bytes, show_duration
 from gpushare.intent.types import (
+    ON_DEMAND,
     Admission,
     Amd,
     Balanced,
@@ -40,7 +41,6 @@ from gpushare.intent.types import (
     TimeSlicing,
     Vgpu,
 )
-from gpushare.intent.words import ON_DEMAND
 from gpushare_node.contract.policy import Rollout
 from gpushare_node.contract.struct import Struct, content_of, replace
 from gpushare_node.contract.windows import DAYS, Window

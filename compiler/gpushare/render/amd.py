@@ -14,7 +14,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import amd_charts
 from gpushare.facts.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import AmdStack, NvidiaStack, Platform
 from gpushare.offering.backends import config_manager

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.wording import join_words, pluralize
-from gpushare.facts.nodes import taints
+from gpushare.facts.nodes import clouds
 from gpushare.facts.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
-from gpushare.facts.nodes.selectors import region
+from gpushare.facts.nodes.selectors import region_of
 from gpushare.intent.types import Autoscaler
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
@@ -111,11 +111,11 @@ def _unknown(pool: PoolPlan) -> dict[str, int]:
 
 
 def _cluster_autoscaler(pool: PoolPlan) -> str:
-    keys = taints.of(pool.pool.autoscaler)
+    keys = clouds.taints_of(pool.pool.autoscaler)
     if pool.pool.backend is Backend.DRA:
         return _CLUSTER_AUTOSCALER_OF_DRA.format(pool=pool.name, not_ready=keys.not_ready)
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
-    asked = region(pool.pool.nodes) or {}
+    asked = region_of(pool.pool.nodes) or {}
     groups = [cloud for cloud in CLOUDS if cloud.has_groups]
     chosen = [cloud for cloud in groups if any(cloud.is_own_label(label) for label in asked)] or groups
     blocks = [_group(cloud.group, pool) for cloud in chosen if cloud.group]
@@ -162,7 +162,7 @@ def _block(heading: str, lines: Iterable[str]) -> str:
 
 
 def _karpenter(pool: PoolPlan) -> str:
-    key = taints.of(pool.pool.autoscaler).not_ready
+    key = clouds.taints_of(pool.pool.autoscaler).not_ready
     gpus = f"{pluralize(pool.pool.gpus_per_node, 'GPU')} of the card {pool.card.name}"
     text = _KARPENTER.format(pool=pool.name, label=POOL_LABEL, not_ready=key, gpus=gpus)
     resources = join_words([f"{count} {name}" for name, count in _unknown(pool).items()])

@@ -13,7 +13,7 @@ from typing import Any
 from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpushare.core.printable import visible
-from gpushare.core.wording import layout_text, mib, pluralize
+from gpushare.core.wording import layout_text, mib, pluralize, visible
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, PartitionMode, VgpuRefusal
 from gpushare.intent.types import Layout

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpushare.compare.changes import Comparison, PoolChange
 from gpushare.compare.effects import Effect
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.report import comparison_words as words
 from gpushare.report.comparison_verdict import verdict
 from gpushare.report.effect_words import format_effect

@@ -6,10 +6,9 @@ from typing import Any
 from gpushare.compare.changes import Change, Comparison, GpuChange, PoolChange
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import PoolSide
-from gpushare.core import memory_totals
-from gpushare.core.memory_totals import MemoryTotals
-from gpushare.core.printable import visible
-from gpushare.core.wording import pluralize
+from gpushare.core import units
+from gpushare.core.units import MemoryTotals
+from gpushare.core.wording import pluralize, visible
 from gpushare.facts.catalog.cards import Catalog, Geometry
 from gpushare.report import comparison_words as words
 from gpushare.report import folding, html, pool_facts
@@ -79,7 +78,7 @@ def _memory(entry: PoolSide, catalog: Catalog) -> MemoryTotals:
     card = catalog.get(entry.card)
     known = [(one.memory_mib, one.replicas, one.cap_mib) for one in entry.devices]
     devices = [(None, 1, None)] if entry.is_on_demand else known
-    node = memory_totals.of_node(None if card is None else card.memory_mib, len(entry.gpus), devices)
+    node = units.memory_of_node(None if card is None else card.memory_mib, len(entry.gpus), devices)
     return node.of_nodes(entry.count)
 
 

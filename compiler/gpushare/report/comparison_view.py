@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.compare.changes import Change, Comparison, Move, QuotaChange
 from gpushare.compare.effects import Effect
-from gpushare.core.printable import visible
-from gpushare.core.wording import join_first
+from gpushare.core.wording import join_first, visible
 from gpushare.report import comparison_words as words
 from gpushare.report import folding
 from gpushare.report.comparison_verdict import verdict

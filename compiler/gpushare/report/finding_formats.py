@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpushare import __version__
-from gpushare.core import emit, finding_texts
+from gpushare.core import emit, resources
 from gpushare.core.diagnostics import Accepted, Finding, is_error, pointer
 
 _Json = dict[str, Any]
@@ -129,7 +129,7 @@ def _sarif_log(codes: Sequence[str], results: list[_Json], failures: Sequence[st
 
 
 def _rule(code: str) -> dict[str, Any]:
-    text = finding_texts.load(code)
+    text = resources.finding_text(code)
     return {
         "id": code,
         "shortDescription": {"text": text.title},

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from gpushare import __version__
 from gpushare.core import palette, resources
 from gpushare.core.palette import Shades
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.report import html_table
 from gpushare.report.html_table import Grid
 from gpushare.report.model import Cards, Format, Lines, Part, Report, Section, Sides, Table

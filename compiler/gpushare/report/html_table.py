@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.report.model import Format, Part, Table
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gpushare.core import palette
-from gpushare.core.memory_totals import MemoryTotals
-from gpushare.core.printable import visible
-from gpushare.core.wording import gib, join_first
+from gpushare.core.units import MemoryTotals
+from gpushare.core.wording import gib, join_first, visible
 from gpushare.facts.catalog.cards import Geometry
 from gpushare.offering import modes
 from gpushare.report import memory_map, plan_view

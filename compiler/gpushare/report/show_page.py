@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpushare.core import emit, memory_totals
+from gpushare.core import emit, units
 from gpushare.core.diagnostics import Finding
-from gpushare.core.memory_totals import MemoryTotals
 from gpushare.core.prices import Price, amount
-from gpushare.core.printable import visible
-from gpushare.core.wording import join_first, join_words, layout_text, pluralize
+from gpushare.core.units import MemoryTotals
+from gpushare.core.wording import join_first, join_words, layout_text, pluralize, visible
 from gpushare.offering import backends, modes
 from gpushare.render import readme
 from gpushare.report import folding, html, plan_view, pool_facts
@@ -126,7 +125,7 @@ def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
     of_claims = ((None, 1, None),)
     known = ((one.memory_mib, one.replicas, one.cap_mib) for one in pool.devices)
     devices = of_claims if modes.of(pool.pool).is_on_demand else known
-    return memory_totals.of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
+    return units.memory_of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
 def _resources(pool: PoolPlan, price: Price | None) -> Grid:

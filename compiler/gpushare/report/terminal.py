@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TextIO
 
 from gpushare.core import palette
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare_node.contract.struct import Struct
 
 RED, YELLOW, GREEN, CYAN, BOLD, DIM = "31", "33", "32", "36", "1", "2"

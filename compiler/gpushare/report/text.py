@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.report.model import Form, Format, Lines, Part, Report, Section, Table
 from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped
 from gpushare_node.contract.struct import replace

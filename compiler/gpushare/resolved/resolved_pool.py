@@ -6,8 +6,7 @@ from typing import Any
 from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card
 from gpushare.facts.vendors.vendor import Vendor
-from gpushare.intent.types import Pool
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Mode, Pool
 from gpushare_node.contract.struct import Struct
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pkgutil import iter_modules
 from typing import Any
 
-from gpushare.core import finding_texts
+from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent.types import Intent, Layout
@@ -66,7 +66,7 @@ def check_acceptance(accepted: Mapping[str, str], findings: Iterable[Finding], *
 
 
 def _accepts(code: str, *, occurs: bool) -> Iterator[Finding]:
-    known = finding_texts.codes()
+    known = resources.finding_codes()
     if code in _RETIRED:
         yield _of_acceptance(
             "GS802", f"{code} is accepted, but no version reports it any more", "remove it", code, Severity.WARNING
@@ -76,7 +76,7 @@ def _accepts(code: str, *, occurs: bool) -> Iterator[Finding]:
         yield _of_acceptance("GS801", f"invalid finding code {code!r}", hint, code)
     elif code in _NEVER_ACCEPTED:
         yield _of_acceptance("GS801", f"{code} {_NEVER_ACCEPTED[code]} and cannot be accepted", "remove it", code)
-    elif finding_texts.load(code).severity == Severity.ERROR.value:
+    elif resources.finding_text(code).severity == Severity.ERROR.value:
         hint = f"correct what is wrong; `gpushare explain {code}` explains it"
         yield _of_acceptance("GS801", f"{code} is an error, and only warnings can be accepted", hint, code)
     elif not occurs:

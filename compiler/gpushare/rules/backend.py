@@ -11,7 +11,7 @@ from gpushare.core.wording import join_words
 from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare.facts.nodes.clouds import CLOUDS
-from gpushare.facts.nodes.selectors import region
+from gpushare.facts.nodes.selectors import region_of
 from gpushare.intent.types import Autoscaler, NvidiaStack, Pool, Requests, SharePlacement
 from gpushare.offering import claims, modes
 from gpushare.offering.shares import ShareKind
@@ -197,7 +197,7 @@ def check_autoscaled(context: RuleContext) -> Iterator[Finding]:
 def check_clouds(context: RuleContext) -> Iterator[Finding]:
     """Nodes of a cloud that does not support what the pool does."""
     for pool, _, kinds in served(context):
-        required = region(pool.nodes) or {}
+        required = region_of(pool.nodes) or {}
         is_divided = any(kind.shared or kind.profile for kind in kinds)
         for limit in (limit for cloud in CLOUDS for limit in cloud.dra_limits):
             values = [required[key] for key in required if key.startswith(limit.label) and not required[key].absent]

@@ -11,9 +11,9 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.facts import vendors
-from gpushare.facts.nodes import labels, selectors
+from gpushare.facts.nodes import selectors
 from gpushare.facts.nodes.clouds import CLOUDS, Cloud
-from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region
+from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region_of
 from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelector, Pool
 from gpushare.offering import modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
@@ -51,14 +51,16 @@ MAX_BUNDLE_BYTES = 12 * MIB
 def check_satisfiable(context: RuleContext) -> Iterator[Finding]:
     """A selector that no node can satisfy."""
     for pool in context.intent.pools:
-        if region(pool.nodes) is None:
+        if region_of(pool.nodes) is None:
             yield _contradiction(pool)
 
 
 def _contradiction(pool: Pool) -> Finding:
     """Report the first entry that contradicts those before it."""
     entries = list(_entries(pool.nodes))
-    count = bisect_left(range(1, len(entries)), True, key=lambda n: labels.conjunction(e[:2] for e in entries[:n]) is None) + 1
+    count = (
+        bisect_left(range(1, len(entries)), True, key=lambda n: selectors.conjunction(e[:2] for e in entries[:n]) is None) + 1
+    )
     key, _, text, path = entries[count - 1]
     before = [entry[2] for entry in entries[: count - 1] if entry[0] == key]
     return Finding(
@@ -69,12 +71,12 @@ def _contradiction(pool: Pool) -> Finding:
     )
 
 
-def _entries(nodes: NodeSelector) -> Iterator[tuple[str, labels.LabelSet, str, Path]]:
+def _entries(nodes: NodeSelector) -> Iterator[tuple[str, selectors.LabelSet, str, Path]]:
     for key, value in nodes.match_labels:
-        exact = labels.LabelSet(absent=False, others=False, listed=frozenset((value,)))
+        exact = selectors.LabelSet(absent=False, others=False, listed=frozenset((value,)))
         yield key, exact, f"{key}={value}", ("matchLabels", key)
     for number, expression in enumerate(nodes.match_expressions):
-        yield expression.key, labels.values_of(expression), _show(expression), ("matchExpressions", number)
+        yield expression.key, selectors.values_of(expression), _show(expression), ("matchExpressions", number)
 
 
 def _show(expression: Expression) -> str:
@@ -108,7 +110,7 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
             hints=(f"name it in one pool only, or {priority}", *_on_one_node(first, later)),
             path=pool_path(later, "nodes", "names", number),
         )
-    same = _on_one_node(first, later) if region(first.nodes) == region(later.nodes) else ()
+    same = _on_one_node(first, later) if region_of(first.nodes) == region_of(later.nodes) else ()
     return Finding(
         code="GS203",
         message=f"pool {later.name} overlaps {whose}: their selectors can match the same node",
@@ -142,7 +144,7 @@ def _separations(earlier: list[Pool], later: Pool) -> str:
 def _separation(earlier: Pool, later: Pool) -> tuple[str, str, frozenset[str]] | None:
     """Return a label that only one of the two selects, the other's name, and the values that it must exclude; None if none."""
     for one, other in ((earlier, later), (later, earlier)):
-        theirs, ours = region(one.nodes) or {}, region(other.nodes) or {}
+        theirs, ours = region_of(one.nodes) or {}, region_of(other.nodes) or {}
         for key, values in theirs.items():
             if values.pinned and key not in ours:
                 return key, other.name, values.listed
@@ -205,7 +207,7 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
     """A selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
-        required = region(pool.nodes)
+        required = region_of(pool.nodes)
         if (
             not pool.nodes.names
             and required is not None
@@ -220,7 +222,7 @@ def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-def _holds_everywhere(key: str, values: labels.LabelSet) -> bool:
+def _holds_everywhere(key: str, values: selectors.LabelSet) -> bool:
     key = key.removeprefix("beta.")
     if key in _ON_EVERY_NODE:
         value = _ON_EVERY_NODE[key]
@@ -265,7 +267,7 @@ def _affinity_bytes(context: RuleContext, pool: Pool) -> int | None:
 def check_reachable(context: RuleContext) -> Iterator[Finding]:
     """A pool all of whose nodes belong to pools of higher priority."""
     for pool in context.intent.pools:
-        if region(pool.nodes) is not None and context.assignment.owned(pool) == ():
+        if region_of(pool.nodes) is not None and context.assignment.owned(pool) == ():
             yield Finding(
                 code="GS214",
                 severity=Severity.WARNING,
@@ -310,13 +312,13 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
 
 def _gpu_label(pool: Pool) -> str | None:
     """Return the label by which the autoscaler knows that the pool's nodes have GPUs; None if they need not have one."""
-    required = region(pool.nodes) or {}
+    required = region_of(pool.nodes) or {}
     return next((label for key, label in _GPU_LABELS.items() if key in required and not required[key].absent), None)
 
 
 def _is_in_slices(pool: Pool) -> bool:
     """Whether the autoscaler knows of all nodes of the pool that a driver of DRA has their GPUs."""
-    required = region(pool.nodes) or {}
+    required = region_of(pool.nodes) or {}
     of_dra = [required[cloud.dra_label] for cloud in CLOUDS if cloud.dra_label in required]
     return any(not one.absent and not one.others and one.listed == {"true"} for one in of_dra)
 

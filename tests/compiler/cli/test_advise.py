@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpushare.cli.commands import commands
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.report.page import Page

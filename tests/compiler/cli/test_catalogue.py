@@ -16,12 +16,12 @@ from jsonschema import Draft7Validator
 from gpushare import pipeline
 from gpushare.cli import COMPLETE_VARIABLE, init
 from gpushare.cli.commands import commands
-from gpushare.core import finding_texts
+from gpushare.core import resources
 from gpushare.core.diagnostics import is_error
 from gpushare.facts import mig
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE
-from gpushare.intent import words
+from gpushare.intent import types
 from gpushare.intent.types import RuntimeImage
 from gpushare.offering import modes
 from gpushare.offering.modes.mps import has_shares
@@ -58,7 +58,7 @@ def test_no_name_of_the_catalogue_is_cut() -> None:
     ]
 
 
-@pytest.mark.parametrize("code", finding_texts.codes())
+@pytest.mark.parametrize("code", resources.finding_codes())
 def test_the_text_of_a_code_fits_the_terminal_except_for_its_examples(code: str) -> None:
     lines = run("explain", code).stdout.splitlines()
     assert all(len(line) <= 80 for line in lines if not line.startswith("    "))
@@ -121,7 +121,7 @@ def test_unknown_name_is_an_error_with_the_nearest_names(command: str, name: str
 
 def test_explain_lists_every_code_and_explains_each() -> None:
     listed = [line.split()[0] for line in run("explain").stdout.splitlines()[1:]]
-    assert tuple(listed) == finding_texts.codes()
+    assert tuple(listed) == resources.finding_codes()
     for code in listed:
         shown = run("explain", code.lower()).stdout
         assert shown.startswith(f"{code} ")
@@ -159,7 +159,7 @@ def test_the_intents_schema_is_the_default() -> None:
     assert run("schema").stdout == run("schema", "intent").stdout
 
 
-@pytest.mark.parametrize("mode", words.MODES)
+@pytest.mark.parametrize("mode", types.MODES)
 def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: str) -> None:
     made = 0
     for name in cards.ids():
@@ -177,7 +177,7 @@ def test_the_starter_intent_compiles_for_every_card_that_can_do_the_mode(mode: s
     assert made > {"vgpu": 25, "partition": 6}.get(mode, 30)
 
 
-@pytest.mark.parametrize("mode", words.MODES)
+@pytest.mark.parametrize("mode", types.MODES)
 def test_untouched_starter_has_no_findings_and_names_the_example_of_an_image(mode: str) -> None:
     text = run("init", "--mode", mode).stdout
     assert f"mode: {mode}" in text
@@ -289,7 +289,7 @@ def test_a_completion_script_names_the_program_and_its_variable(shell: str) -> N
     [
         (["gpushare", "comp"], {"compile", "completion"}),
         (["gpushare", "cards", "a100-s"], {"a100-sxm4-40gb", "a100-sxm4-80gb"}),
-        (["gpushare", "explain", "gs40"], {code for code in finding_texts.codes() if code.startswith("GS40")}),
+        (["gpushare", "explain", "gs40"], {code for code in resources.finding_codes() if code.startswith("GS40")}),
         (["gpushare", "schema", "o"], {"offer"}),
         (["gpushare", "init", "--card", "l40"], {"l40", "l40s"}),
         (["gpushare", "check", "--format", "s"], {"sarif"}),

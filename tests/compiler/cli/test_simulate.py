@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpushare.cli.commands import commands
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 from gpushare.reading import schema
 from tests.compiler.cli.process import gpushare
 from tests.compiler.rules.intents import pool, written

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from gpushare.core import finding_texts
+from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Severity, Span
 from gpushare.reading import schema
 from gpushare.report import finding_formats
@@ -23,10 +23,10 @@ LOST = Finding(code="GS504", message="m", severity=Severity.WARNING, file="<stdi
 
 @pytest.fixture(autouse=True)
 def _texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(code: str) -> finding_texts.FindingText:
-        return finding_texts.FindingText(code=code, title="t", severity="error", meaning="It means.", markdown=f"# {code} t\n")
+    def load(code: str) -> resources.FindingText:
+        return resources.FindingText(code=code, title="t", severity="error", meaning="It means.", markdown=f"# {code} t\n")
 
-    monkeypatch.setattr(finding_texts, "load", load)
+    monkeypatch.setattr(resources, "finding_text", load)
 
 
 def test_findings_document_is_valid_under_its_schema() -> None:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from gpushare.core.printable import visible
+from gpushare.core.wording import visible
 from gpushare.report import memory_map, terminal
 from gpushare.report.memory_map import Cell
 from gpushare.report.plan_view import ranges

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpushare.facts.nodes import labels, selectors
+from gpushare.facts.nodes import selectors
 from gpushare.intent.types import Exclusive, Expression, NodeSelector, Operator, Pool
 from gpushare_node.contract.names import POOL_LABEL
 from tests.support import scale
@@ -97,7 +97,7 @@ node_selectors = st.builds(
     st.lists(expressions, max_size=3),
     st.one_of(st.just(()), st.lists(st.sampled_from(NAMES[:2]), unique=True).map(tuple)),
 )
-asking = node_selectors.filter(lambda s: s.names or (own := selectors.region(s)) is None or labels.requirements(own))
+asking = node_selectors.filter(lambda s: s.names or (own := selectors.region_of(s)) is None or selectors.requirements(own))
 """Selectors that ask for something: one that takes the whole cluster is refused by the rules."""
 
 pool_lists = st.lists(st.tuples(asking, st.integers(0, 2)), min_size=1, max_size=4).map(
@@ -108,7 +108,7 @@ pool_lists = st.lists(st.tuples(asking, st.integers(0, 2)), min_size=1, max_size
 @settings(max_examples=scale.examples(900))
 @given(node_selectors)
 def test_a_selector_is_satisfiable_when_some_node_satisfies_it(selector: NodeSelector) -> None:
-    assert (selectors.region(selector) is not None) == any(labels_hold(selector, found) for _, found in universe())
+    assert (selectors.region_of(selector) is not None) == any(labels_hold(selector, found) for _, found in universe())
 
 
 def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
@@ -119,7 +119,7 @@ def test_expression_pairs_on_one_label_match_exhaustive_enumeration() -> None:
     ]
     for pair in combinations(choices, 2):
         selector = NodeSelector(match_expressions=pair)
-        assert (selectors.region(selector) is not None) == any(labels_hold(selector, found) for _, found in universe()), pair
+        assert (selectors.region_of(selector) is not None) == any(labels_hold(selector, found) for _, found in universe()), pair
 
 
 @settings(max_examples=scale.examples(900))
@@ -171,17 +171,17 @@ def test_terms_are_valid_for_the_api_server(pools: list[Pool]) -> None:
 
 
 regions = st.dictionaries(
-    st.sampled_from(KEYS), expressions.map(labels.values_of).filter(lambda values: not values.empty), max_size=2
+    st.sampled_from(KEYS), expressions.map(selectors.values_of).filter(lambda values: not values.empty), max_size=2
 )
 
 
 @settings(max_examples=scale.examples(900))
 @given(regions, regions)
-def test_subtracting_leaves_exactly_what_lies_outside(one: labels.Region, other: labels.Region) -> None:
-    def inside(region: labels.Region, found: Mapping[str, str]) -> bool:
-        return matched([{"matchExpressions": labels.requirements(region)}], ("n", found))
+def test_subtracting_leaves_exactly_what_lies_outside(one: selectors.Region, other: selectors.Region) -> None:
+    def inside(region: selectors.Region, found: Mapping[str, str]) -> bool:
+        return matched([{"matchExpressions": selectors.requirements(region)}], ("n", found))
 
-    left = labels.without_covered(labels.subtract(one, other))
+    left = selectors.without_covered(selectors.subtract(one, other))
     for _, found in universe():
         assert any(inside(piece, found) for piece in left) == (inside(one, found) and not inside(other, found))
 
@@ -223,12 +223,12 @@ def test_a_node_that_moved_loses_its_old_pool_at_once_only_while_names_are_few(c
 
 def test_thousands_of_excluded_values_of_one_label_are_gathered_at_once() -> None:
     without = tuple(Expression(key="a", operator=Operator.NOT_IN, values=(f"v{number}",)) for number in range(20_000))
-    assert selectors.region(NodeSelector(match_expressions=without)) is not None
-    assert selectors.region(NodeSelector(match_labels=(("a", "v7"),), match_expressions=without)) is None
+    assert selectors.region_of(NodeSelector(match_expressions=without)) is not None
+    assert selectors.region_of(NodeSelector(match_labels=(("a", "v7"),), match_expressions=without)) is None
 
     def judged(count: int) -> Callable[[], object]:
         selector = NodeSelector(match_expressions=without[:count])
-        return lambda: selectors.region(selector)
+        return lambda: selectors.region_of(selector)
 
     assert grows_in_line(judged, len(without))
 
@@ -274,10 +274,10 @@ def test_terms_of_thousands_of_pools_take_linear_time() -> None:
 
 
 def test_exclusions_of_one_label_are_merged_with_its_requirements() -> None:
-    excluded = [("a", labels.LabelSet(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
-    asked = ("a", labels.LabelSet(absent=False, others=False, listed=frozenset({"x7", "y"})))
-    left = labels.LabelSet(absent=False, others=False, listed=frozenset({"y"}))
-    assert labels.conjunction([*excluded[:9], asked]) == {"a": left}
-    assert labels.conjunction([asked, *excluded]) == labels.conjunction([*excluded, asked])
-    only = ("a", labels.LabelSet(absent=False, others=False, listed=frozenset({"x7"})))
-    assert labels.conjunction([only, *excluded]) is None
+    excluded = [("a", selectors.LabelSet(absent=True, others=True, listed=frozenset({f"x{n}"}))) for n in range(5000)]
+    asked = ("a", selectors.LabelSet(absent=False, others=False, listed=frozenset({"x7", "y"})))
+    left = selectors.LabelSet(absent=False, others=False, listed=frozenset({"y"}))
+    assert selectors.conjunction([*excluded[:9], asked]) == {"a": left}
+    assert selectors.conjunction([asked, *excluded]) == selectors.conjunction([*excluded, asked])
+    only = ("a", selectors.LabelSet(absent=False, others=False, listed=frozenset({"x7"})))
+    assert selectors.conjunction([only, *excluded]) is None

@@ -8,8 +8,7 @@ from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import Facts
 from gpushare.cluster.importing.helm_values import OPERATOR
 from gpushare.cluster.importing.parts import FromProgram, Notes, Part
-from gpushare.intent.types import DraVia, Requests
-from gpushare.intent.words import ON_DEMAND
+from gpushare.intent.types import ON_DEMAND, DraVia, Requests
 from gpushare_node.contract.policy import Backend
 
 CLAIMING, DIVIDING = (1, 34), (1, 36)

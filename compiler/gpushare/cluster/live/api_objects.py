@@ -21,7 +21,7 @@ from gpushare.cluster.live.snapshot import (
     LiveQuota,
     Pod,
 )
-from gpushare.core.printable import clean
+from gpushare.core.wording import clean
 from gpushare.facts import vendors
 from gpushare.offering import backends
 from gpushare.offering.backends.dra import IMPLICIT, OUR_CLASSES

@@ -10,8 +10,7 @@ from gpushare.bundle import admission
 from gpushare.cluster.live import devices
 from gpushare.cluster.live.snapshot import Snapshot
 from gpushare.compare.files import Files, parsed
-from gpushare.core.printable import clean
-from gpushare.core.wording import join_first, join_words
+from gpushare.core.wording import clean, join_first, join_words
 from gpushare_node.contract import quantity
 
 _FOLDER = "chart/files/dra/"

@@ -24,7 +24,7 @@ from gpushare.cluster.live.devices import (
     Slice,
     Taint,
 )
-from gpushare.core.printable import clean
+from gpushare.core.wording import clean
 from gpushare.offering.backends.dra import DRIVER
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import POOL_LABEL

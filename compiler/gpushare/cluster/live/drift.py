@@ -31,8 +31,7 @@ from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
-from gpushare.core.printable import clean
-from gpushare.core.wording import join_first
+from gpushare.core.wording import clean, join_first
 from gpushare.offering import backends
 from gpushare.offering.backends import vgpu
 from gpushare.resolved.vm_pool import VmPool

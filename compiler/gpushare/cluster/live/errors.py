@@ -1,6 +1,6 @@
 """What can go wrong between us and an API server, as two exceptions: no cluster at all, and one request that failed."""
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 
 
 class NoClusterError(HintedError):

@@ -12,7 +12,7 @@ from gpushare.cluster.importing import quota_objects
 from gpushare.cluster.live import devices, helm_release
 from gpushare.cluster.live.pages import Api, Json, Lists
 from gpushare.cluster.live.snapshot import ReadFailure
-from gpushare.core.printable import clean
+from gpushare.core.wording import clean
 from gpushare.facts.catalog import upstream
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Dra

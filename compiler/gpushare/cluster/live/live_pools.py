@@ -9,9 +9,9 @@ from gpushare.cluster.live.devices import INSTANCE, WHOLE, Device
 from gpushare.cluster.live.node_affinity import pool_of
 from gpushare.cluster.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.compare.snapshots import PoolSide, of_policy
-from gpushare.core import memory_totals
-from gpushare.core.memory_totals import MemoryTotals
-from gpushare.core.printable import clean
+from gpushare.core import units
+from gpushare.core.units import MemoryTotals
+from gpushare.core.wording import clean
 from gpushare_node.contract import policy
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, Policy, PolicyError
@@ -115,7 +115,7 @@ def _of(daemonset: DaemonSet, wanted: Policy) -> LivePool:
         side=side,
         caps=_caps(wanted),
         gpus_per_node=len(side.gpus),
-        memory=memory_totals.of_node(
+        memory=units.memory_of_node(
             wanted.card.memory_mib, len(side.gpus), [(None, 1, None)] if wanted.is_on_demand else sizes
         ),
         max_unavailable=str(wanted.rollout.max_unavailable),

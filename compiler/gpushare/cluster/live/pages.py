@@ -6,8 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from gpushare.cluster.live.errors import RequestError, TooLargeError
 from gpushare.cluster.live.snapshot import ReadFailure
-from gpushare.core.printable import clean
-from gpushare.core.wording import shorten
+from gpushare.core.wording import clean, shorten
 
 Json = dict[str, Any]
 _T = TypeVar("_T")

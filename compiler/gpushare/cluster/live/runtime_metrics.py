@@ -13,8 +13,7 @@ from urllib.parse import quote as quoted
 from gpushare.cluster.live.errors import NoClusterError, RequestError
 from gpushare.cluster.live.pages import Api
 from gpushare.cluster.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
-from gpushare.core.printable import clean
-from gpushare.core.wording import pluralize
+from gpushare.core.wording import clean, pluralize
 
 PORT = 9408
 MAX_NODES = 200

@@ -11,9 +11,8 @@ from gpushare.cluster.live.live_pools import ClassPlan, LivePool
 from gpushare.cluster.live.observing import OBSERVING, Observed
 from gpushare.cluster.live.slices import Listed, NodeOffer
 from gpushare.cluster.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
-from gpushare.core.memory_totals import UNKNOWN, MemoryTotals
-from gpushare.core.units import total
-from gpushare.facts.nodes import taints
+from gpushare.core.units import UNKNOWN_MEMORY, MemoryTotals, total
+from gpushare.facts.nodes import clouds
 from gpushare.offering.backends import vgpu
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
@@ -81,7 +80,7 @@ class PoolStatus(Struct):
     @property
     def memory(self) -> MemoryTotals:
         """The memory of all nodes, as planned."""
-        return (self.memory_of_node or UNKNOWN).of_nodes(len(self.nodes))
+        return (self.memory_of_node or UNKNOWN_MEMORY).of_nodes(len(self.nodes))
 
     @property
     def ready(self) -> int:
@@ -231,7 +230,7 @@ def _of_driver(
     found = replace(node, backend=pool.backend if pool else "", offer=offer)
     if pool is None or not pool.is_dra:
         return found
-    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
+    is_open = node.is_up and not node.is_cordoned and not any(map(clouds.taint_word, node.taints))
     # An instance that is made on demand takes places of other profiles too: how many are free is not told.
     is_counted = has_others and not pool.is_on_demand
     of_classes = [
@@ -285,7 +284,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
     caps = pool.caps if pool else NOTHING
     found = None if pods is None else holders.of_node(pods.get(node.name, ()), metrics, caps)
     held = None if found is None else _used(found)
-    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
+    is_open = node.is_up and not node.is_cordoned and not any(map(clouds.taint_word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
     shares = (
         ShareUsage(

@@ -1,17 +1,21 @@
 """How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
 The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts, and
-goals, `explain` explains illegal ones, `on_demand` knows instances that come and go. This module places layouts.
+goals, `explain` explains illegal ones. This module places layouts, and the instances that are made for each claim.
+
+For those the scheduler takes the first free device in the order in which the driver lists them: GPU by GPU, and the places of a
+profile by their start, compared as text. It leaves no room for others, so what fits depends on the order of the claims.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from gpushare.facts.catalog.cards import Geometry
+from gpushare.facts.catalog.cards import Geometry, MigProfile
 from gpushare.facts.mig.explain import nearest, why_not
 from gpushare.facts.mig.grid import Arrangement
 from gpushare.facts.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, instance_counts, is_manageable, resolve_goal, solver_for
-from gpushare.facts.mig.on_demand import Instance, at_once, places, unplaced
 from gpushare.intent.types import Layout
+from gpushare_node.contract.struct import Struct, replace
 
 __all__ = [
     "MAX_LAYOUTS",
@@ -29,6 +33,17 @@ __all__ = [
     "unplaced",
     "why_not",
 ]
+
+
+class Instance(Struct):
+    """One MIG instance of one GPU at its placement, in the card's placement units."""
+
+    profile: MigProfile
+    start: int
+    size: int
+
+
+_Gpu = tuple[Instance, ...]
 
 
 def fits(geometry: Geometry, layout: Layout) -> bool:
@@ -88,8 +103,53 @@ def _assign(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Map
     for is_kept in (True, False):
         for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True):
             missing = count - sum(instance.profile is profile for instance in instances)
-            places = [place for place in free if place[0] == shape and (not is_kept or kept.get(place[1]) == profile.name)]
-            for taken in places[:missing]:
+            fitting = [one for one in free if one[0] == shape and (not is_kept or kept.get(one[1]) == profile.name)]
+            for taken in fitting[:missing]:
                 free.remove(taken)
                 instances.append(Instance(profile=profile, start=taken[1], size=taken[2]))
     return tuple(sorted(instances, key=lambda instance: instance.start))
+
+
+def places(geometry: Geometry, names: Sequence[str] = ()) -> tuple[Instance, ...]:
+    """Return every place of these profiles on a GPU, profiles in canonical order; without names, of all without attributes."""
+    chosen = [one for one in solver_for(geometry).profiles if (one.name in names if names else not one.has_attributes)]
+    return tuple(
+        Instance(profile=profile, start=start, size=size)
+        for profile in chosen
+        for start, size in sorted({(one.start, one.size) for one in profile.placements})
+    )
+
+
+def at_once(geometry: Geometry, names: Sequence[str]) -> tuple[Layout, ...]:
+    """Return the sets of instances of these profiles to which none can be added on one GPU, those of larger profiles first."""
+    own = CardSolver(replace(geometry, profiles=tuple(one for one in geometry.profiles if one.name in names)))
+    return tuple(own.layout(counts) for counts in own.maximal)
+
+
+def unplaced(geometry: Geometry, claims: Layout, gpus: int) -> int:
+    """Return how many of the claims find no place on so many empty GPUs, if those of each profile come before the next."""
+    own, left_out = solver_for(geometry), 0
+    runs: list[tuple[_Gpu, int]] = [((), gpus)]
+    for name, number in claims:
+        wanted = number
+        filled: list[tuple[_Gpu, int]] = []
+        for gpu, count in runs:
+            steps = list(_fill(own, gpu, places(geometry, (name,)), wanted))
+            whole = min(count, wanted // (len(steps) - 1)) if len(steps) > 1 else 0
+            rest = min(wanted - whole * (len(steps) - 1), len(steps) - 1) if whole < count else 0
+            filled += [(steps[-1], whole), (steps[rest], int(whole < count)), (gpu, count - whole - 1)]
+            wanted -= whole * (len(steps) - 1) + rest
+        runs = [(gpu, count) for gpu, count in filled if count > 0]
+        left_out += wanted
+    return left_out
+
+
+def _fill(own: CardSolver, gpu: _Gpu, free: tuple[Instance, ...], most: int) -> Iterator[_Gpu]:
+    """Yield the GPU as it is, then with one more instance each time, up to `most` of them."""
+    yield gpu
+    for added in sorted(free, key=lambda one: str(one.start)):
+        more = (*gpu, added)
+        apart = all(one.start + one.size <= added.start or added.start + added.size <= one.start for one in gpu)
+        if most > 0 and apart and own.is_legal(Counter(one.profile.name for one in more).items()):
+            gpu, most = more, most - 1
+            yield gpu

@@ -2,17 +2,150 @@
 
 Exact and pure; makes no findings. A node belongs to a pool if the pool's labels match it, if either the pool names it, or the
 pool names no nodes and no pool names this one, and if it does not belong to a pool of higher priority.
+
+Sets of nodes are exact: what one label may be (LabelSet), and conjunctions over several labels (Region), with the semantics of
+Kubernetes node affinity. A label is assumed to have infinitely many values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, assert_never
 
-from gpushare.facts.nodes import labels
-from gpushare.facts.nodes.labels import LabelSet, Region
-from gpushare.intent.types import NodeSelector, Pool
+from gpushare.intent.types import Expression, NodeSelector, Operator, Pool
 from gpushare_node.contract.names import POOL_LABEL
+from gpushare_node.contract.struct import Struct
+
+
+class LabelSet(Struct):
+    """What a node's label may be: absent, one of `listed`, or, if `others` is true, every value that is *not* listed.
+
+    Every set that label expressions can build has exactly one such form, so equal sets are equal values.
+    """
+
+    absent: bool
+    others: bool
+    listed: frozenset[str] = frozenset()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no node can satisfy this."""
+        return not (self.absent or self.others or self.listed)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the label must be one of finitely many values."""
+        return not (self.absent or self.others)
+
+    def meet(self, other: "LabelSet") -> "LabelSet":
+        """Return the set of what satisfies both."""
+        if self.others and other.others:
+            listed = self.listed | other.listed
+        elif self.others:
+            listed = other.listed - self.listed
+        elif other.others:
+            listed = self.listed - other.listed
+        else:
+            listed = self.listed & other.listed
+        return LabelSet(absent=self.absent and other.absent, others=self.others and other.others, listed=listed)
+
+    def complement(self) -> "LabelSet":
+        """Return the set of what does not satisfy this."""
+        return LabelSet(absent=not self.absent, others=not self.others, listed=self.listed)
+
+
+Region = Mapping[str, LabelSet]
+"""A conjunction: nodes whose labels satisfy every entry. Keys that are not named may be anything. Never empty as a set."""
+
+ANY = LabelSet(absent=True, others=True)
+
+
+def values_of(expression: Expression) -> LabelSet:
+    """Return what one expression allows. NotIn matches nodes without the label, as in Kubernetes."""
+    match expression.operator:
+        case Operator.IN:
+            return LabelSet(absent=False, others=False, listed=frozenset(expression.values))
+        case Operator.NOT_IN:
+            return LabelSet(absent=True, others=True, listed=frozenset(expression.values))
+        case Operator.EXISTS:
+            return LabelSet(absent=False, others=True)
+        case Operator.DOES_NOT_EXIST:
+            return LabelSet(absent=True, others=False)
+        case _:
+            assert_never(expression.operator)
+
+
+def conjunction(parts: Iterable[tuple[str, LabelSet]]) -> Region | None:
+    """Return the conjunction of `parts`; None if no node can satisfy all of them."""
+    region: dict[str, LabelSet] = {}
+    excluded: dict[str, set[str]] = {}
+    for key, values in parts:
+        if values.absent and values.others:  # collected first: one by one, a thousand NotIn of one key copy a million values
+            excluded.setdefault(key, set()).update(values.listed)
+        else:
+            region[key] = region.get(key, ANY).meet(values)
+    for key, listed in excluded.items():
+        region[key] = region.get(key, ANY).meet(LabelSet(absent=True, others=True, listed=frozenset(listed)))
+    return None if any(values.empty for values in region.values()) else region
+
+
+def meets(one: Region, other: Region) -> bool:
+    """Whether a node can be in both."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    return not any(key in many and many[key].meet(values).empty for key, values in few.items())
+
+
+def subtract(region: Region, other: Region) -> tuple[Region, ...]:
+    """Return the part of `region` outside `other`, as regions that together cover it (they may overlap each other)."""
+    if not meets(region, other):
+        return (region,)
+    return tuple(
+        {**region, key: piece}
+        for key, values in other.items()
+        for piece in _expressible(region.get(key, ANY).meet(values.complement()))
+    )
+
+
+def without_covered(regions: Iterable[Region]) -> tuple[Region, ...]:
+    """Return the regions without those that lie inside another one; of equal regions the first is kept."""
+    kept: list[Region] = []
+    for region in regions:
+        if not any(_inside(region, other) for other in kept):
+            kept = [other for other in kept if not _inside(other, region)]
+            kept.append(region)
+    return tuple(kept)
+
+
+def requirements(region: Region) -> list[dict[str, Any]]:
+    """Return the region as `matchExpressions` of a nodeSelectorTerm, keys and values sorted."""
+    return [requirement for key in sorted(region) for requirement in _label_requirements(key, region[key])]
+
+
+def _inside(region: Region, other: Region) -> bool:
+    return all(region.get(key, ANY).meet(values) == region.get(key, ANY) for key, values in other.items())
+
+
+def _expressible(values: LabelSet) -> Iterator[LabelSet]:
+    """Yield two sets for `absent or one of …`, which is not a conjunction of Kubernetes expressions; else the set itself."""
+    if values.absent and not values.others and values.listed:
+        yield LabelSet(absent=True, others=False)
+        yield LabelSet(absent=False, others=False, listed=values.listed)
+    elif not values.empty:
+        yield values
+
+
+def _label_requirements(key: str, values: LabelSet) -> Iterator[dict[str, Any]]:
+    if values.pinned:
+        yield {"key": key, "operator": Operator.IN.value, "values": sorted(values.listed)}
+        return
+    if not values.others:
+        yield {"key": key, "operator": Operator.DOES_NOT_EXIST.value}
+        return
+    if not values.absent:
+        yield {"key": key, "operator": Operator.EXISTS.value}
+    if values.listed:
+        yield {"key": key, "operator": Operator.NOT_IN.value, "values": sorted(values.listed)}
+
 
 MAX_ALTERNATIVES = 64
 """How many terms the negation of pools with higher priority may need. The scheduler checks every term on every node."""
@@ -24,17 +157,17 @@ MAX_LEAVING_NAMES = 256
 """How many nodes named by other pools are excluded from a pool whose label they still have; more would cost pools × names."""
 
 
-def region(selector: NodeSelector) -> Region | None:
+def region_of(selector: NodeSelector) -> Region | None:
     """Return what the selector requires of labels, without names; None if no node can satisfy it."""
     exact = ((key, LabelSet(absent=False, others=False, listed=frozenset((value,)))) for key, value in selector.match_labels)
-    return labels.conjunction(chain(exact, ((e.key, labels.values_of(e)) for e in selector.match_expressions)))
+    return conjunction(chain(exact, ((e.key, values_of(e)) for e in selector.match_expressions)))
 
 
 def clashes(pools: Sequence[Pool]) -> Iterator[tuple[Pool, Pool]]:
     """Yield every pair of pools of equal priority that can have the same node: (earlier, later), in the order of the later."""
     seen: dict[tuple[int, bool], _Seen] = {}
     for pool in pools:
-        own = region(pool.nodes)
+        own = region_of(pool.nodes)
         if own is None:
             continue
         peers = seen.setdefault((pool.priority, bool(pool.nodes.names)), _Seen())
@@ -70,7 +203,7 @@ class _Seen:
         """Yield the pools that can have a node of `pool`, in the order in which they were added."""
         for number in self._candidates(pool, own):
             other, theirs = self._pools[number]
-            if labels.meets(own, theirs):
+            if meets(own, theirs):
                 yield other
 
     def _candidates(self, pool: Pool, own: Region) -> list[int]:
@@ -96,7 +229,7 @@ class NodeAssignment:
     """The nodes of each pool of one intent, without those of pools of higher priority and of pools that name nodes."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:
-        self._regions = {pool.name: region(pool.nodes) for pool in pools}
+        self._regions = {pool.name: region_of(pool.nodes) for pool in pools}
         self._naming: dict[str, list[Pool]] = {}
         for pool in pools:
             for name in dict.fromkeys(pool.nodes.names):
@@ -130,9 +263,9 @@ class NodeAssignment:
         """Return what is left of a region; None for more than MAX_ALTERNATIVES pieces. Stops reading `taken` if nothing is."""
         left: tuple[Region, ...] = (own,)
         for other in taken:
-            cut = [part for piece in left for part in labels.subtract(piece, other)]
+            cut = [part for piece in left for part in subtract(piece, other)]
             self._work += len(left) + len(cut) ** 2 // 2
-            left = labels.without_covered(cut)
+            left = without_covered(cut)
             if not left:
                 break
             if len(left) > MAX_ALTERNATIVES or self._work > MAX_WORK:
@@ -189,7 +322,7 @@ class NodeAssignment:
         own = self.owned(pool) or ()
         few = len(self._naming) - len(set(pool.nodes.names)) <= MAX_LEAVING_NAMES
         foreign = self._foreign(pool) if few or not pool.nodes.names else []
-        owned = ((labels.requirements(piece), [_field("In", name)] if name else foreign) for name, piece in own)
+        owned = ((requirements(piece), [_field("In", name)] if name else foreign) for name, piece in own)
         return (*(_term(expressions, fields) for expressions, fields in owned), _term([leaving], foreign if few else []))
 
     def _foreign(self, pool: Pool) -> list[dict[str, Any]]:

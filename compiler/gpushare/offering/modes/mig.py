@@ -7,8 +7,7 @@ from itertools import chain, product
 from gpushare.core.units import MIB
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, usable_bytes
-from gpushare.intent.types import Goal, Layout, LayoutGroup, Mig, OnDemand, Sharing
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Goal, Layout, LayoutGroup, Mig, Mode, OnDemand, Sharing
 from gpushare.offering.modes.demand import (
     Demand,
     FaultIsolation,

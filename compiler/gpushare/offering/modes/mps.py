@@ -1,8 +1,7 @@
 """Mode `mps`: containers compute on a GPU at the same time, as clients of the device plugin's MPS daemon."""
 
 from gpushare.facts.catalog.cards import Card
-from gpushare.intent.types import Mps, Sharing
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Mode, Mps, Sharing
 from gpushare.offering.modes.demand import (
     UNKNOWN_MEMORY,
     Demand,

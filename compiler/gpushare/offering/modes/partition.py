@@ -10,8 +10,7 @@ from itertools import chain
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import Card, DeviceProfile, PartitionMode, usable_bytes
 from gpushare.facts.vendors.amd import MANAGER_MODES
-from gpushare.intent.types import Layout, MigStrategy, Partition, Sharing
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Layout, MigStrategy, Mode, Partition, Sharing
 from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.offering.modes.traits import ModeTraits
 from gpushare_node.contract.policy import Backend

@@ -2,8 +2,7 @@
 
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import usable_bytes
-from gpushare.intent.types import Interval, Sharing, TimeSlicing
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Interval, Mode, Sharing, TimeSlicing
 from gpushare.offering.modes.demand import (
     UNKNOWN_MEMORY,
     Demand,

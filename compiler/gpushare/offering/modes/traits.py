@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from gpushare.facts.catalog.cards import Card, DeviceProfile, VgpuType
-from gpushare.intent.types import Goal, Interval, Layout, LayoutGroup, Pool, Sharing
-from gpushare.intent.words import Mode
+from gpushare.intent.types import Goal, Interval, Layout, LayoutGroup, Mode, Pool, Sharing
 from gpushare.offering.modes.demand import MAX_REPLICAS, Variant
 from gpushare_node.contract.policy import Backend, Mechanism
 from gpushare_node.contract.struct import content_of, replace

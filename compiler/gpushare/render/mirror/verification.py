@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 
 SECONDS = 60.0
 """How long one question may take."""

@@ -12,9 +12,8 @@ from io import BytesIO
 from itertools import pairwise
 from statistics import median_low
 
-from gpushare.core.printable import visible
 from gpushare.core.units import MIB, parse_quantity
-from gpushare.core.wording import join_first, pluralize
+from gpushare.core.wording import join_first, pluralize, visible
 from gpushare.study.advice.history import ContainerUse, History, HistoryError
 
 HEADER = "time,namespace,pod,container,pool,device,used,cap"

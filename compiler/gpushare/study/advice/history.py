@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 from gpushare_node.contract.struct import NOTHING, Struct
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 from gpushare.core.wording import join_first
 from gpushare.reading import overlay, source
 from gpushare.reading.source import Source

@@ -12,8 +12,8 @@ from urllib import request
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlencode, urlsplit
 
-from gpushare.core.errors import HintedError
-from gpushare.core.printable import clean
+from gpushare.core.diagnostics import HintedError
+from gpushare.core.wording import clean
 from gpushare_node.contract.struct import Struct
 
 _MAX_BYTES = 64 << 20

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpushare.core.printable import visible
 from gpushare.core.units import is_dns_label, is_label_key
-from gpushare.core.wording import join_words, pluralize, shorten
+from gpushare.core.wording import join_words, pluralize, shorten, visible
 from gpushare.facts import vendors
 from gpushare.study.workload.objects import Entry
 from gpushare.study.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from gpushare.core.printable import visible
 from gpushare.core.units import MIB, is_dns_label, is_label_key, show_bytes
-from gpushare.core.wording import join_first, join_words, nearest, pluralize, shorten
+from gpushare.core.wording import join_first, join_words, nearest, pluralize, shorten, visible
 from gpushare.facts import vendors
 from gpushare.study.workload import amounts, csv_table
 from gpushare.study.workload.amounts import BadCellError

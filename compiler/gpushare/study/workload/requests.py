@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import accumulate
 from typing import TypeVar
 
-from gpushare.core.errors import HintedError
+from gpushare.core.diagnostics import HintedError
 from gpushare_node.contract.struct import Struct
 
 _Key = TypeVar("_Key", bound=Hashable)

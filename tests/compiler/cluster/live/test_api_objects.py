@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.cluster.live import api_objects, node_affinity, runtime_metrics
-from gpushare.core.printable import clean
+from gpushare.core.wording import clean
 
 VIEWS: list[Callable[[dict[str, Any]], object]] = [
     api_objects.node,

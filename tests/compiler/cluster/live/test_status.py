@@ -9,7 +9,7 @@ from gpushare.cluster.live import holders
 from gpushare.cluster.live.holders import Holder
 from gpushare.cluster.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import NodeStatus, PoolStatus, ShareUsage, Status
-from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.report import html, status
 from gpushare_node.contract.struct import replace

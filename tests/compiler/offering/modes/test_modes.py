@@ -3,8 +3,8 @@
 import re
 
 from gpushare.core import resources
-from gpushare.intent import words as intent_words
-from gpushare.intent.words import Mode
+from gpushare.intent import types as intent_words
+from gpushare.intent.types import Mode
 from gpushare.offering import modes
 from gpushare_node.contract import policy
 

@@ -156,7 +156,7 @@ def test_a_back_end_and_a_vendor_are_imported_only_where_one_is_chosen(package: 
     assert found == importers
 
 
-@pytest.mark.parametrize(("package", "shared"), [("adapters", frozenset()), ("vendors", frozenset({"driver", "vendor"}))])
+@pytest.mark.parametrize(("package", "shared"), [("adapters", frozenset()), ("vendors", frozenset({"driver"}))])
 def test_the_adapters_and_vendors_of_the_node_do_not_know_each_other(package: str, shared: frozenset[str]) -> None:
     known = NODE.modules
     prefix = f"gpushare_node.{package}."

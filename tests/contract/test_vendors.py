@@ -10,8 +10,6 @@ import pytest
 
 from gpushare.facts.vendors import VENDORS
 from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.offering.backends import config_manager
-from gpushare_node import vendors
 from gpushare_node.contract.policy import Vendor
 from tests.support.paths import ROOT
 
@@ -180,27 +178,3 @@ def test_a_schema_with_one_vendors_resources_accepts_every_vendors(path: Path) -
 
 def test_a_policy_has_a_word_for_every_vendor() -> None:
     assert list(Vendor) == list(VENDORS)
-
-
-@pytest.mark.parametrize("word", VENDORS)
-def test_compiler_and_node_runtime_have_the_same_names(word: str) -> None:
-    vendor, node = VENDORS[word], vendors.of(Vendor(word))
-    ours = (vendor.prefix, vendor.whole_gpu, vendor.gpu_resources, vendor.plugin_label, vendor.layout_label)
-    assert ours == (node.resources, node.whole_gpu, node.gpu_resources, node.plugin_label or None, node.layout_label)
-    assert (vendor.sharing_label, vendor.deploy_labels) == (node.sharing_label or None, node.deploy_labels or None)
-    assert (vendor.dra_driver, vendor.layout_taint) == (node.dra_driver, node.layout_taint.key if node.layout_taint else "")
-
-
-def test_every_vendor_of_a_policy_is_implemented_on_the_node() -> None:
-    assert [vendors.of(vendor).resources for vendor in Vendor] == [vendor.resources for vendor in Vendor]
-
-
-def test_the_runtime_knows_which_services_the_config_manager_stops() -> None:
-    listed = config_manager.document({})["gpuClientSystemdServices"]["names"]
-    assert {f"{name}.service" for name in listed} == vendors.of(Vendor.AMD).partitioner_stops
-
-
-@pytest.mark.parametrize("vendor", Vendor)
-def test_compiler_and_node_runtime_know_the_same_bound_for_a_change(vendor: Vendor) -> None:
-    known = vendors.of(vendor)
-    assert VENDORS[vendor.value].change_seconds == known.leave_seconds + known.change_seconds

@@ -62,14 +62,14 @@ def outage(
 def tainted(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Effect | None:
     """Return that nodes of the pool get the taint for AMD's config manager, which new nodes get before their first pod."""
     new = cluster.after.get(change.name)
-    if new is None:
+    if new is None or new.vendor.layout_taint is None:
         return None
     ways = [(old, one) for old, one in _ways(change, cluster, moves) if one is new]
     if change.change is Change.NEW and change.name not in cluster.successors.values():
         ways.append((None, new))
     if not any(_divides(old, one) for old, one in ways):
         return None
-    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=new.vendor.layout_taint)
+    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=new.vendor.layout_taint.key)
 
 
 def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float | None) -> Effect | None:
@@ -104,7 +104,7 @@ def _start(spec: Mapping[str, Any], now: float | None) -> Start | None:
         return None
     drain_seconds = 0 if rollout["onBusy"] == OnBusy.FAIL else rollout["drainTimeoutSeconds"]
     position = locate(windows, now)
-    if position.left_seconds >= VENDORS[spec.get("vendor", "nvidia")].change_seconds + drain_seconds:
+    if position.left_seconds >= VENDORS[spec.get("vendor", "nvidia")].window_seconds + drain_seconds:
         return None
     return Start(opens_at=position.opens_at, opening=position.opening)
 

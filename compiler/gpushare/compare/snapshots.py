@@ -9,7 +9,7 @@ from gpushare.core.units import MIB
 from gpushare.facts import mig, vendors
 from gpushare.facts.catalog.cards import Card, Geometry
 from gpushare.facts.vendors.amd import AMD
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.intent.types import NodeSelector, Pool, Requests
 from gpushare.offering import backends, modes
 from gpushare.resolved.node_plan import DevicePlan
@@ -68,7 +68,7 @@ class PoolSide(Struct):
         return modes.named(self.mode).has_daemon
 
     @property
-    def vendor(self) -> Vendor:
+    def vendor(self) -> GpuVendor:
         """Whose GPUs the pool has."""
         return vendors.of_resources(self.resources)
 

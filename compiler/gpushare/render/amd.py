@@ -15,7 +15,7 @@ from gpushare.facts.catalog import amd_charts
 from gpushare.facts.catalog.amd_charts import CONFIG_MANAGER, OF_AMD, OF_SUBCHARTS
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.nodes.clouds import OUR_TAINTS
-from gpushare.facts.vendors.amd import MANAGER_TAINT
+from gpushare.facts.vendors.amd import AMD, MANAGER_TAINT
 from gpushare.intent.types import AmdStack, NvidiaStack, Platform
 from gpushare.offering.backends import config_manager
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -126,7 +126,7 @@ def config(plan: Plan, new_lock: Lock) -> str | None:
     """Return the text of the config manager's file; None if no node has the manager."""
     if plan.intent.observes or not any(pool.manager_config for pool in plan.pools):
         return None
-    return json.dumps(config_manager.document(new_lock.manager_configs.every()), indent=2) + "\n"
+    return json.dumps(config_manager.document(new_lock.manager_configs.every(), AMD.partitioner_stops), indent=2) + "\n"
 
 
 def upstream_values(plan: Plan) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
 
 def _has_profile(pool: PoolPlan) -> bool:
     """Return whether the pool's nodes follow a config of NVIDIA's device plugin."""
-    return pool.vendor.plugin_label is not None and pool.pool.backend is Backend.DEVICE_PLUGIN
+    return pool.vendor.plugin_label != "" and pool.pool.backend is Backend.DEVICE_PLUGIN
 
 
 def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:

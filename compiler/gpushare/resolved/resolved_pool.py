@@ -5,7 +5,7 @@ from typing import Any
 
 from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.intent.types import Mode, Pool
 from gpushare_node.contract.struct import Struct
 
@@ -18,7 +18,7 @@ class ResolvedPool(Struct):
     terms: tuple[Mapping[str, Any], ...]
 
     @property
-    def vendor(self) -> Vendor:
+    def vendor(self) -> GpuVendor:
         """Whose GPUs the pool has."""
         return vendors.of(self.card)
 

@@ -99,7 +99,7 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
 def _change_seconds(context: RuleContext, name: str) -> int:
     """Return how long a change of this pool may take; the least of all where no pool is named, or its card is not known."""
     card = next((card for pool, card in context.pools_with_card() if pool.name == name), None)
-    return min(one.change_seconds for one in VENDORS.values()) if card is None else of(card).change_seconds
+    return min(one.window_seconds for one in VENDORS.values()) if card is None else of(card).window_seconds
 
 
 def _causes(context: RuleContext, name: str) -> Iterator[Path]:

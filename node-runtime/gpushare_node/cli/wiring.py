@@ -101,7 +101,7 @@ def open_driver(policy: Policy | None, metrics: "EnforcementMetrics | None" = No
     `reads_only`: the session makes no call that may change a GPU.
     """
     observe = ignore if metrics is None else metrics.observe_call
-    return vendors.of(vendor_of(policy)).open_driver(observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
+    return vendors.open_driver(vendor_of(policy), observe, pid_max=LinuxProcesses().pid_max(), reads_only=reads_only)
 
 
 def bounded_driver(run: Run, policy: Policy | None) -> Callable[[], Driver]:

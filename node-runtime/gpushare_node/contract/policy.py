@@ -15,6 +15,7 @@ import yaml
 from gpushare_node.contract.names import REPARTITIONING_TAINTS
 from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
+from gpushare_node.contract.vendors import VENDORS, Vendor
 from gpushare_node.contract.windows import DAYS, Window
 
 __all__ = [
@@ -144,18 +145,6 @@ class DraShares(StrEnum):
 
     MEMORY = "memory"
     COUNT = "count"
-
-
-class Vendor(StrEnum):
-    """Whose GPUs the pool has."""
-
-    NVIDIA = "nvidia"
-    AMD = "amd"
-
-    @property
-    def resources(self) -> str:
-        """With which the names of its resources begin."""
-        return f"{self}.com/"
 
 
 class Partitioner(StrEnum):
@@ -529,7 +518,7 @@ def of_document(document: object, ignored: list[str] | None = None) -> Policy:
     if not is_dra and spec["dra"].value is not None:
         raise spec["dra"].refusal("must be null without the back end dra")
     has_profile = vendor is Vendor.NVIDIA and not is_dra
-    name = _CLASS if is_dra else re.escape(vendor.resources) + "(?s:.*)"
+    name = _CLASS if is_dra else re.escape(VENDORS[vendor].prefix) + "(?s:.*)"
     dra = _dra(spec["dra"]) if is_dra else None
     is_on_demand = dra is not None and dra.on_demand
     return Policy(

@@ -21,6 +21,7 @@ from gpushare_node.adapters.kube.node_client import WRITER
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
+from gpushare_node.contract.vendors import VendorNames
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView, is_converged
 from gpushare_node.reconcile.drain import Drain
@@ -31,7 +32,6 @@ from gpushare_node.reconcile.usage import asks_for_gpus
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
-from gpushare_node.vendors.vendor import GpuVendor
 
 _NOTICE_SECONDS = 5.0
 """How long the label is absent before it is written: the manager must see that it changes."""
@@ -61,7 +61,7 @@ class ConfigManager(Struct):
         return self.drain.request.policy
 
     @property
-    def _vendor(self) -> GpuVendor:
+    def _vendor(self) -> VendorNames:
         return of(self._policy.vendor)
 
     @property
@@ -182,7 +182,8 @@ class ConfigManager(Struct):
         """Return the processes that keep the manager from working: it stops some of the host's services itself."""
         pids = sorted({pid for survey in view.surveys for _, pid in survey.pids})
         units = self.drain.hardware.find_units(pids) if pids else {}
-        return [pid for pid in pids if units.get(pid) not in self._vendor.partitioner_stops]
+        stopped = {f"{name}.service" for name in self._vendor.partitioner_stops}
+        return [pid for pid in pids if units.get(pid) not in stopped]
 
     def _open_in(self, pids: list[int]) -> str:
         names = self.drain.hardware.names(pids[:_MAX_NAMED])

@@ -85,9 +85,8 @@ def _is_divided(gpu: Gpu) -> bool:
 
 
 def change_seconds(policy: Policy) -> float:
-    """Return what must be left of a window in addition to the drain's time. The compiler knows the same numbers."""
-    vendor = of(policy.vendor)
-    return vendor.leave_seconds + vendor.change_seconds
+    """Return what must be left of a window in addition to the drain's time."""
+    return of(policy.vendor).window_seconds
 
 
 def check(policy: Policy, now: float, seconds: float) -> None:

@@ -16,6 +16,7 @@ from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.tenancy import UNKNOWN
+from gpushare_node.contract.vendors import NoExecuteTaint
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing, is_requested
@@ -23,7 +24,6 @@ from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult, Unmet
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
-from gpushare_node.vendors.vendor import NoExecuteTaint
 
 DRIVER_SECONDS = 600.0
 """How long a run waits for the driver. A driver container compiles for minutes."""

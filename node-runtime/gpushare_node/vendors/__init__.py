@@ -1,19 +1,19 @@
-"""The GPUs of vendors: `driver` has the interface of every driver, a folder each vendor's own code.
+"""The GPUs of vendors: `driver` has the interface of every driver, a folder each vendor's own; `contract.vendors` the names.
 
 What acts for a pool asks `of(policy.vendor)`; what only recognises what it finds on a node knows the names of all vendors.
 """
 
 from collections.abc import Mapping
 
-from gpushare_node.contract.policy import CLASS_PREFIX, Vendor
-from gpushare_node.vendors.amd.names import AMD, is_here
-from gpushare_node.vendors.nvidia.names import NVIDIA
-from gpushare_node.vendors.vendor import GpuVendor
+from gpushare_node.contract.policy import CLASS_PREFIX
+from gpushare_node.contract.vendors import VENDORS, Vendor, VendorNames
+from gpushare_node.vendors import amd, nvidia
+from gpushare_node.vendors.driver import Driver, Observe, OpenDriver, ignore
 
-_VENDORS = {Vendor.NVIDIA: NVIDIA, Vendor.AMD: AMD}
-_ALL = tuple(_VENDORS.values())
+_DRIVERS: Mapping[Vendor, OpenDriver] = {Vendor.NVIDIA: nvidia.open_driver, Vendor.AMD: amd.open_driver}
+_ALL = tuple(VENDORS.values())
 
-RESOURCES = tuple(one.resources for one in _ALL)
+RESOURCES = tuple(one.prefix for one in _ALL)
 UUIDS = tuple(prefix for one in _ALL for prefix in one.uuids)
 DEPLOY_LABELS = tuple(one.deploy_labels for one in _ALL if one.deploy_labels)
 CLIENT_LABELS = tuple(one.deploy_labels + client for one in _ALL for client in one.clients)
@@ -27,14 +27,19 @@ DRA_DRIVERS = frozenset(one.dra_driver for one in _ALL if one.dra_driver)
 _GPU_RESOURCES = (*(prefix for one in _ALL for prefix in one.gpu_resources), *DRA_DRIVERS, CLASS_PREFIX)
 
 
-def of(vendor: Vendor) -> GpuVendor:
-    """Return the vendor's names and driver."""
-    return _VENDORS[vendor]
+def of(vendor: Vendor) -> VendorNames:
+    """Return the vendor's names."""
+    return VENDORS[vendor]
+
+
+def open_driver(vendor: Vendor, observe: Observe = ignore, *, pid_max: int, reads_only: bool = False) -> Driver:
+    """Return a new session with the vendor's driver, whose library is imported only here: see `OpenDriver`."""
+    return _DRIVERS[vendor](observe, pid_max=pid_max, reads_only=reads_only)
 
 
 def on_this_host() -> Vendor:
     """Return whose GPUs this host has, where no policy says it: NVIDIA's, unless only AMD's driver lists GPUs."""
-    return Vendor.AMD if is_here() else Vendor.NVIDIA
+    return Vendor.AMD if amd.is_here() else Vendor.NVIDIA
 
 
 def is_read_once(name: str) -> bool:

@@ -237,6 +237,17 @@ class Driver(Protocol):
         ...
 
 
+class OpenDriver(Protocol):
+    """Opens a session with a vendor's driver, whose library is imported only then."""
+
+    def __call__(self, observe: Observe = ignore, *, pid_max: int, reads_only: bool = False) -> Driver:
+        """Return a new session. DriverError while there is no driver.
+
+        `observe` is told of every call. `pid_max`: the largest pid of this host; `reads_only`: no call may change a GPU.
+        """
+        ...
+
+
 class Partitionable(Protocol):
     """What a Driver whose GPUs can be divided is as well: MIG mode, and instances at placements. It fails as `Driver` does."""
 

@@ -65,7 +65,7 @@ def test_known_zones_are_not(zone: str) -> None:
     ],
 )
 def test_a_window_must_fit_drain_and_change(rollout: str, drain_minutes: int, hint: str) -> None:
-    least = drain_minutes + (NVIDIA.change_seconds + LATE_SECONDS) // 60
+    least = drain_minutes + (NVIDIA.window_seconds + LATE_SECONDS) // 60
     assert told(f"{least}m", rollout=rollout) == []
     ((code, place, hints),) = told(f"{least - 1}m59s", rollout=rollout)
     assert (code, place) == ("GS220", "duration")
@@ -73,7 +73,7 @@ def test_a_window_must_fit_drain_and_change(rollout: str, drain_minutes: int, hi
 
 
 def test_a_change_of_amds_gpus_takes_longer() -> None:
-    assert AMD.change_seconds > NVIDIA.change_seconds
+    assert AMD.window_seconds > NVIDIA.window_seconds
     text = CLUSTER.format(rollout="", own=f"windows: [{{{NIGHT}, duration: 1h15m}}]").replace("card: t4", "card: mi300x")
     found = check(text.replace("  pools:", "  platform: {stack: amd-gpu-operator}\n  pools:"))
     [hints] = [one.hints for one in found if one.code == "GS220"]

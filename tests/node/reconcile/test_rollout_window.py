@@ -13,6 +13,7 @@ from gpushare_node.contract.names import POOL_LABEL, PROFILE_LABEL, REPARTITIONI
 from gpushare_node.contract.policy import Mode, OnBusy, Partitioner, Policy, read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
+from gpushare_node.contract.vendors import NVIDIA
 from gpushare_node.contract.windows import Window, locate
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.view import GpuView
@@ -20,14 +21,13 @@ from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
 from gpushare_node.reconcile.rollout_window import Change
 from gpushare_node.reporting.outcome import Status, StepResult
-from gpushare_node.vendors.nvidia.names import NVIDIA
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
 from tests.support import scale
 from tests.support.fake_api.server import ApiServer
 
 HOUR, DAY = 3600, 24 * 3600
-CHANGE_SECONDS = NVIDIA.leave_seconds + NVIDIA.change_seconds
+CHANGE_SECONDS = NVIDIA.window_seconds
 NIGHTS = Window(start="22:00", duration_seconds=2 * HOUR, timezone="UTC")
 """From 22:00 to midnight. The clock of a node starts on a Thursday at midnight."""
 OPENS = 22.0 * HOUR

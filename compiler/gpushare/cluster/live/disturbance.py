@@ -112,7 +112,7 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
         gpu = (Device(resource=name, profile=None, start=0, replicas=1),)
         offers = {name: whole}
         return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
-    has_daemon = new.has_daemon or modes.named(node.labels.get(new.vendor.sharing_label or "", "")).has_daemon
+    has_daemon = new.has_daemon or modes.named(node.labels.get(new.vendor.sharing_label, "")).has_daemon
     is_alike = dict(node.allocatable) == dict(new.resources) and not any(device.profile for gpu in new.gpus for device in gpu)
     return replace(new, profile="", labels=NOTHING) if is_alike and not has_daemon else None
 

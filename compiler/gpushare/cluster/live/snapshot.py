@@ -11,7 +11,7 @@ from gpushare.facts import vendors
 from gpushare_node.contract.struct import NOTHING, Struct
 
 PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
-LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if vendor.plugin_label is None)
+LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if not vendor.plugin_label)
 """What the node runtime sets where the vendor's plugin follows no label."""
 CONDITION = "GPUShareReady"
 PROFILES = "gpushare-profiles"

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gpushare.facts.vendors.amd import AMD
 from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
 
 VENDORS = {"nvidia": NVIDIA, "amd": AMD}
 """Every vendor, by the word that a node policy has for it. The first is meant where nothing names one."""
@@ -23,12 +23,12 @@ class HasVendor(Protocol):
         """A key of `VENDORS`."""
 
 
-def of(made: HasVendor) -> Vendor:
+def of(made: HasVendor) -> GpuVendor:
     """Return the vendor of a card."""
     return VENDORS[made.vendor]
 
 
-def of_resources(names: Iterable[str]) -> Vendor:
+def of_resources(names: Iterable[str]) -> GpuVendor:
     """Return whose resources the names are; the default if they are no vendor's."""
     listed = tuple(names)
     return next((one for one in VENDORS.values() if any(name.startswith(one.prefix) for name in listed)), NVIDIA)

@@ -1,6 +1,8 @@
-"""AMD, whose names are those of ROCm k8s-device-plugin v1.31.0.10, gpu-operator v1.5.1 and device-config-manager v1.3.1."""
+"""AMD, and how its device plugin and gpu-operator are installed."""
 
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare_node.contract import vendors
+from gpushare_node.contract.struct import content_of
 
 MANAGER_TAINT = "amd-dcm"
 """The taint, with value `up` and effect NoExecute, while the config manager divides the GPUs of a node."""
@@ -8,16 +10,10 @@ MANAGER_TAINT = "amd-dcm"
 MANAGER_MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
 """The compute modes that the config manager sets: TPX is not among them."""
 
-AMD = Vendor(
+AMD = GpuVendor(
+    **content_of(vendors.AMD),
     name="AMD",
-    domain="amd.com",
-    whole_gpu="amd.com/gpu",
-    partitions=("amd.com/spx_", "amd.com/dpx_", "amd.com/tpx_", "amd.com/qpx_", "amd.com/cpx_"),
     exported="amd_com_(gpu|[sdtqc]px_).*",
-    plugin_label=None,
-    layout_label="dcm.amd.com/gpu-config-profile",
-    sharing_label=None,
-    deploy_labels=None,
     charts={"amd-gpu-operator": "gpu-operator-charts", "amd-device-plugin": "amd-gpu"},
     cluster_kinds=("DeviceConfig",),
     catalogue="amd",
@@ -25,6 +21,4 @@ AMD = Vendor(
     shown_by=("ls", "/dev/kfd", "/dev/dri"),
     has_shares=False,
     is_made_whole=False,
-    change_seconds=3120,
-    layout_taint=MANAGER_TAINT,
 )

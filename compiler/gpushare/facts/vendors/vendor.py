@@ -1,26 +1,17 @@
-"""Vendor: the names that a vendor of GPUs gives to resources, labels and charts, for every package that needs one."""
+"""GpuVendor: what the compiler must know of a vendor of GPUs beside the names that the node runtime knows too."""
 
 from collections.abc import Mapping
 
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.vendors import VendorNames
 
 
-class Vendor(Struct):
-    """Names under which a vendor's programs offer GPUs and are installed.
+class GpuVendor(VendorNames):
+    """A vendor, and how its programs are installed. `name` is the word with which the names of its cards begin.
 
-    `name` is the word with which the names of its cards begin.
+    `exported` is the regular expression of all its GPU resources in kube-state-metrics.
 
-    Of resources: `whole_gpu`, and `partitions`, with any of which those of parts of a GPU begin; `exported` is the regular
-    expression of all in kube-state-metrics. Labels of a node, None where the vendor has no such label: `plugin_label` names
-    the configuration of the device plugin, `layout_label` that of the vendor's own partitioner, `sharing_label` how the plugin
-    shares; one that begins with `deploy_labels` says whether a program of the operator runs there.
-
-    Of nodes for virtual machines: `workload_label` says what a node runs, `vgpu_label` names the config of its vGPUs.
-
-    By `layout_taint` its own partitioner evicts pods while it works; `dra_driver` is the name of its DRA driver. Both are
-    empty without one.
-
-    `change_seconds` must be left of a rollout's window in addition to the drain's time: the node runtime's bound for a change.
+    Of nodes for virtual machines, empty without them: label `workload_label` says what a node runs, `vgpu_label` names the
+    config of its vGPUs.
 
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
@@ -31,14 +22,7 @@ class Vendor(Struct):
     """
 
     name: str
-    domain: str
-    whole_gpu: str
-    partitions: tuple[str, ...]
     exported: str
-    plugin_label: str | None
-    layout_label: str
-    sharing_label: str | None
-    deploy_labels: str | None
     charts: Mapping[str, str]
     cluster_kinds: tuple[str, ...]
     catalogue: str
@@ -46,18 +30,5 @@ class Vendor(Struct):
     shown_by: tuple[str, ...]
     has_shares: bool
     is_made_whole: bool
-    change_seconds: int
     workload_label: str = ""
     vgpu_label: str = ""
-    layout_taint: str = ""
-    dra_driver: str = ""
-
-    @property
-    def prefix(self) -> str:
-        """With which the names of its resources and labels begin, those of others than GPUs too."""
-        return f"{self.domain}/"
-
-    @property
-    def gpu_resources(self) -> tuple[str, ...]:
-        """With which the names of resources begin that are GPUs or parts of them."""
-        return self.whole_gpu, *self.partitions

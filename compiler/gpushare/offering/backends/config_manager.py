@@ -5,7 +5,7 @@ cards: that a pair of modes exists is proved before. Names are content-addressed
 would divide labelled nodes again at once (device-config-manager v1.3.1, docs/configuration/configmap.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -25,10 +25,9 @@ class ManagerConfig(Struct):
     profile: Mapping[str, Any]
 
 
-def document(profiles: Mapping[str, Any]) -> dict[str, Any]:
+def document(profiles: Mapping[str, Any], stops: Sequence[str]) -> dict[str, Any]:
     """Return the manager's file. It stops the named services of the host, which hold GPUs, while it divides them."""
-    services = {"names": ["amd-metrics-exporter", "gpuagent"]}
-    return {"gpu-config-profiles": dict(sorted(profiles.items())), "gpuClientSystemdServices": services}
+    return {"gpu-config-profiles": dict(sorted(profiles.items())), "gpuClientSystemdServices": {"names": list(stops)}}
 
 
 def whole(card: Card) -> PartitionMode | None:

@@ -63,7 +63,7 @@ class DevicePlugin(ExtendedResources):
 
     def labels(self, key: str) -> dict[str, list[str]]:
         """Return the labels by which a node gets the profile of that key, each with every value that it may have."""
-        return {PROFILE_LABEL: [key], str(NVIDIA.plugin_label): [f"{key}-a", f"{key}-b"]}
+        return {PROFILE_LABEL: [key], NVIDIA.plugin_label: [f"{key}-a", f"{key}-b"]}
 
 
 def mig_strategy_of_config(config: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from gpushare.bundle.artifact import content_hash
 from gpushare.facts.catalog.cards import Card, VgpuType
 from gpushare.facts.vendors import VENDORS
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare_node.contract.struct import Struct
 
 OPERATOR_CONFIG_MAP = "gpushare-vgpu"
@@ -51,7 +51,7 @@ def document(configs: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": "v1", "vgpu-configs": none | dict(sorted(configs.items()))}
 
 
-def labels(vendor: Vendor, name: str) -> dict[str, str]:
+def labels(vendor: GpuVendor, name: str) -> dict[str, str]:
     """Return the labels by which a node gets the config of that name."""
     return {vendor.workload_label: WORKLOAD, vendor.vgpu_label: name}
 
@@ -69,11 +69,11 @@ def config_of(labels: Mapping[str, str]) -> str | None:
     return None
 
 
-def device_name(vendor: Vendor, kind: VgpuType) -> str:
+def device_name(vendor: GpuVendor, kind: VgpuType) -> str:
     """Return the name of the type as the driver writes it; of some types it has more words in the middle."""
     return f"{vendor.name} {kind.name}"
 
 
-def resource(vendor: Vendor, kind: VgpuType) -> str:
+def resource(vendor: GpuVendor, kind: VgpuType) -> str:
     """Return the resource that a virtual machine requests: the driver's name of the type with `_` for spaces."""
     return f"{vendor.prefix}{device_name(vendor, kind).replace(' ', '_')}"

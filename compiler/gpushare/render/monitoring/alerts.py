@@ -11,7 +11,7 @@ from typing import Any
 
 from gpushare.facts import vendors
 from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.facts.vendors.vendor import Vendor
+from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
@@ -317,7 +317,7 @@ def groups(
     runbooks: str = "",
     namespace: str = NAMESPACE,
     longest_grace: float = 0,
-    made_by: Iterable[Vendor] = tuple(vendors.VENDORS.values()),
+    made_by: Iterable[GpuVendor] = tuple(vendors.VENDORS.values()),
 ) -> dict[str, Any]:
     """Return the rules as Prometheus reads them.
 

@@ -51,7 +51,7 @@ class History(Struct):
         return bool(self.now or self.former)
 
     def followed_by(self, now: Mapping[str, Any]) -> "History":
-        """Return the history when `now` is the set in use. Former sets have no name that is repeated or in use; none is empty."""
+        """Return the history when `now` is in use. Former sets have no name that is repeated or in use; none is empty."""
         former, seen = [], set(now)
         for older in (self.now, *self.former):
             if kept := {name: config for name, config in older.items() if name not in seen}:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.study.workload.loading import load
+from gpushare.study.workload import load
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "examples" / "workloads"

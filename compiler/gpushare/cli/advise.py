@@ -16,7 +16,7 @@ from gpushare.cli.inputs import LoadedIntent
 from gpushare.core.units import parse_duration
 from gpushare.reading import source
 from gpushare.report import advice as report
-from gpushare.study.advice import advising, csv_history, patch, prometheus_history
+from gpushare.study.advice import advising, history, patch, prometheus_history
 from gpushare.study.advice.advised import Advice
 from gpushare.study.advice.candidates import Isolation
 from gpushare.study.advice.history import History
@@ -157,8 +157,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _from_file(name: str, window: int | None) -> History:
-    history = csv_history.read(*streams.read(name, csv_history.MAX_BYTES, _COLUMNS))
-    return history if window is None else replace(history, start=max(history.start, history.end - window))
+    found = history.read_csv(*streams.read(name, history.MAX_BYTES, _COLUMNS))
+    return found if window is None else replace(found, start=max(found.start, found.end - window))
 
 
 class _Patch:

@@ -13,7 +13,7 @@ from gpushare.core.wording import visible
 from gpushare.offering import modes
 from gpushare.report import simulation as report
 from gpushare.study.simulation import engine, supply
-from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.simulation.outcome import Simulated, Simulations
 from gpushare.study.workload.requests import Workload
 
 _SCORINGS = ("least-allocated", "most-allocated")

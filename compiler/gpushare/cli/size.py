@@ -19,8 +19,7 @@ from gpushare.offering.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
 from gpushare.report import simulation
 from gpushare.report import size as report
-from gpushare.study.sizing.comparison import Comparison, compare
-from gpushare.study.sizing.sizing import intent, size
+from gpushare.study.sizing import Comparison, compare, intent, size
 from gpushare.study.workload import requests
 from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace

@@ -30,9 +30,9 @@ from gpushare.report.document import (
 from gpushare.report.model import Card, Cards, Column, Drawing, Form, Format, Lines, Part, Report, Section, Table
 from gpushare.report.usage import moment
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare.study.advice import curve
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice, Refusal
-from gpushare.study.advice.curve import CurvePoint
+from gpushare.study.advice.distribution import CurvePoint
 from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import Struct, replace
 
@@ -331,7 +331,7 @@ def _present_caps(plan: PoolPlan) -> list[int]:
 def _curve(one: PoolAdvice, plan: PoolPlan, found: Found, intervals: int) -> Iterator[Drawing]:
     """Yield the drawing of a pool's use, if anything was measured."""
     advice, history = found.advice, found.history
-    points = curve.of(history, one.pool, intervals)
+    points = distribution.curve(history, one.pool, intervals)
     measured = [point for point in points if point is not None]
     if not measured:
         return

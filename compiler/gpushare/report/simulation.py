@@ -38,8 +38,7 @@ from gpushare.report.model import (
     bare,
 )
 from gpushare.study.simulation.engine import Scoring
-from gpushare.study.simulation.outcome import Bounds, Point, PoolOutcome
-from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.simulation.outcome import Bounds, Point, PoolOutcome, Simulated, Simulations
 from gpushare.study.workload.requests import LeftOut, Workload
 
 _MAX_REASONS = 8

@@ -24,9 +24,7 @@ from gpushare.report.document import (
     words,
 )
 from gpushare.report.model import Column, Lines, Report, Section, Table, bare
-from gpushare.study.sizing.answer import Grant, Option, Sizing, Unfit
-from gpushare.study.sizing.comparison import Comparison
-from gpushare.study.sizing.sizing import intent
+from gpushare.study.sizing import Comparison, Grant, Option, Sizing, Unfit, intent
 
 MAX_LAYOUTS = 3
 """How many options of one mode are in the table: a card has dozens of layouts."""

@@ -4,7 +4,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.intent.types import TimeSlicing
 from gpushare.resolved.plan import Plan
-from gpushare.study.advice import distribution, intervals
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import Advice, BackTest, Change, Ending, PoolAdvice, Refusal
 from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import replace
@@ -46,7 +46,7 @@ def history() -> History:
 
 def advice(found: History) -> Advice:
     ending = Ending(namespace="physics", pod="pod-3", container="main", at=TESTED[0] + 7000, used_bytes=2900 * MIB)
-    tested = BackTest(containers=34, endings=(ending,), rate=intervals.rate(1, 34 * 3 / 7))
+    tested = BackTest(containers=34, endings=(ending,), rate=distribution.rate(1, 34 * 3 / 7))
     covered = distribution.coverage(found, "notebooks", LEARNED)
     distributions = distribution.of(found, "notebooks", LEARNED)
     change = Change(
@@ -69,7 +69,7 @@ def advice(found: History) -> Advice:
                 distributions=distribution.of(found, "lab", LEARNED),
                 change=None,
                 refusal=None,
-                present=BackTest(containers=3, endings=(), rate=intervals.rate(0, 9 / 7)),
+                present=BackTest(containers=3, endings=(), rate=distribution.rate(0, 9 / 7)),
                 notes=(),
             ),
             PoolAdvice(
@@ -77,7 +77,7 @@ def advice(found: History) -> Advice:
                 distributions=distributions,
                 change=change,
                 refusal=None,
-                present=BackTest(containers=34, endings=(), rate=intervals.rate(0, 34 * 3 / 7)),
+                present=BackTest(containers=34, endings=(), rate=distribution.rate(0, 34 * 3 / 7)),
                 notes=tuple(distribution.limits(covered, distributions)),
             ),
             PoolAdvice(

@@ -7,7 +7,7 @@ import pytest
 from gpushare.report import advice as report
 from gpushare.report import html as writer
 from gpushare.resolved.plan import Plan
-from gpushare.study.advice import curve
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import Advice, PoolAdvice, Refusal
 from gpushare.study.advice.history import ContainerUse, History
 from gpushare_node.contract.struct import replace
@@ -158,15 +158,15 @@ def test_curve_has_the_most_of_each_container_in_each_interval() -> None:
 
     containers = (use("p", (0, 1), (10, 5), (20, 2), (60, 3)), use("q", (10, 9)), use("r", (10, 99), pool="other"))
     found = History(source="test", start=0, end=80, step_seconds=10, containers=containers)
-    points = curve.of(found, "notebooks", 4)
+    points = distribution.curve(found, "notebooks", 4)
     assert [point and (point.time, point.p50, point.p95, point.most) for point in points] == [
         (0, 5, 9, 9),
         (20, 2, 2, 2),
         None,
         (60, 3, 3, 3),
     ]
-    assert len(curve.of(found, "notebooks", 1000)) == 8
-    assert curve.of(found, "third", 2) == (None, None)
+    assert len(distribution.curve(found, "notebooks", 1000)) == 8
+    assert distribution.curve(found, "third", 2) == (None, None)
 
 
 def test_nothing_measured_at_all_is_a_page(history: History) -> None:

@@ -3,7 +3,7 @@
 from gpushare.report import advice as report
 from gpushare.report import text
 from gpushare.report.terminal import Style
-from gpushare.study.advice import intervals
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import BackTest, Ending
 from gpushare_node.contract.struct import replace
 from tests.compiler.report import advice
@@ -16,7 +16,7 @@ def test_every_container_that_the_advice_would_end_is_named() -> None:
         Ending(namespace="physics", pod=f"pod-{number}", container="main", at=advice.TESTED[0] + number, used_bytes=1 << 31)
         for number in range(25)
     )
-    tested = BackTest(containers=34, endings=endings, rate=intervals.rate(25, 14.5))
+    tested = BackTest(containers=34, endings=endings, rate=distribution.rate(25, 14.5))
     changed = [replace(one, change=replace(one.change, back_test=tested)) if one.change else one for one in given.pools]
     found = report.Found(advice=replace(given, pools=tuple(changed)), history=history, plan=advice.plan())
     shown = text.render(report.report(found), Style())

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from gpushare.cli.commands import commands
 from gpushare.intent.types import SharePlacement
 from gpushare.report import html, simulation
-from gpushare.study.simulation.outcome import Outcome, Point, PoolOutcome
-from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.simulation.outcome import Outcome, Point, PoolOutcome, Simulated, Simulations
 from gpushare.study.simulation.supply import PoolSupply, Supply
 from gpushare.study.workload.requests import LeftOut, PodRequest, Workload
 from gpushare_node.contract.struct import replace

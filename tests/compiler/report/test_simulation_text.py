@@ -7,8 +7,7 @@ import pytest
 from gpushare.intent.types import SharePlacement
 from gpushare.report import simulation, text
 from gpushare.report.terminal import Style
-from gpushare.study.simulation.outcome import Bounds, Outcome, Point, PoolOutcome
-from gpushare.study.simulation.simulated import Simulated, Simulations
+from gpushare.study.simulation.outcome import Bounds, Outcome, Point, PoolOutcome, Simulated, Simulations
 from gpushare.study.simulation.supply import PoolSupply, Supply
 from gpushare.study.workload.requests import LeftOut, PodRequest, Workload
 from gpushare_node.contract.struct import replace

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 
-from gpushare.study.advice import intervals
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import BackTest, Ending
 from gpushare.study.advice.history import ContainerUse
 from gpushare_node.contract.policy import Action
@@ -86,7 +86,7 @@ def replay(measured: Measured, terms: Terms, *, is_whole: bool = False) -> BackT
     return BackTest(
         containers=measured.containers,
         endings=tuple(sorted(endings, key=lambda one: (one.at, one.namespace, one.pod, one.container))),
-        rate=intervals.rate(len(endings), measured.weeks),
+        rate=distribution.rate(len(endings), measured.weeks),
     )
 
 

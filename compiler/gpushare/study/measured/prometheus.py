@@ -1,10 +1,14 @@
-"""Prometheus' HTTP API: queries and answers. Nothing is retried; no redirect is followed, so credentials go nowhere else."""
+"""Prometheus' HTTP API: queries and answers. Nothing is retried; no redirect is followed, so credentials go nowhere else.
+
+Also whether series have the labels that our queries need, and are those of one cluster.
+"""
 
 import json
 import math
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from typing import Any
@@ -13,7 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlencode, urlsplit
 
 from gpushare.core.diagnostics import HintedError
-from gpushare.core.wording import clean
+from gpushare.core.wording import clean, join_first
 from gpushare_node.contract.struct import Struct
 
 _MAX_BYTES = 64 << 20
@@ -227,3 +231,37 @@ def _number(text: object) -> float | None:
 
 def _text(problem: object) -> str:
     return clean(str(getattr(problem, "strerror", None) or problem or type(problem).__name__), _MAX_REASON)
+
+
+DIFFERENT = "docs/monitoring.md describes what is needed: labels `node` and `pool`, and honorLabels: true"
+
+
+def named_clusters(prometheus: Prometheus, time: int, *, named: str, renamed: str) -> set[str]:
+    """Return the labels `cluster` that the query `named` finds; refuse the metrics whose labels a scrape `renamed`."""
+    others = sorted(one.labels.get("__name__", "?") for one in prometheus.at(renamed, time))
+    if others:
+        names = join_first(others)
+        raise PrometheusError(f"{names}: the tenant's namespace is in the label exported_namespace", DIFFERENT)
+    return {one.labels.get("cluster", "") for one in prometheus.at(named, time)}
+
+
+def refuse_several(found: AbstractSet[str], cluster: str) -> None:
+    """Refuse series of several clusters of which none is chosen."""
+    if not cluster and len(found) > 1:
+        several = join_first([name or "without the label" for name in sorted(found)])
+        raise PrometheusError(f"Prometheus has series of several clusters: {several}", "--cluster NAME selects one")
+
+
+def refuse_unknown(found: AbstractSet[str], cluster: str) -> None:
+    """Refuse a chosen cluster that has no series."""
+    if cluster and found and cluster not in found:
+        named = sorted(filter(None, found))
+        hint = f"it has {join_first(named)}" if named else "its series have no label `cluster`: leave --cluster out"
+        raise PrometheusError(f"Prometheus has no series of cluster {cluster!r}", hint)
+
+
+def label_value(one: Series, label: str, what: str) -> str:
+    """Return a label of a series; `what` names the query."""
+    if not one.labels.get(label):
+        raise PrometheusError(f"{what}: Prometheus has series without the label {label}", DIFFERENT)
+    return one.labels[label]

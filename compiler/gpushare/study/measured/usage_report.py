@@ -14,8 +14,15 @@ from gpushare.core.units import total
 from gpushare.render.monitoring import showback
 from gpushare.resolved import costs
 from gpushare.resolved.plan import PoolPlan
-from gpushare.study.measured import scraped_labels
-from gpushare.study.measured.prometheus import Prometheus, PrometheusError, Series
+from gpushare.study.measured.prometheus import (
+    Prometheus,
+    PrometheusError,
+    Series,
+    label_value,
+    named_clusters,
+    refuse_several,
+    refuse_unknown,
+)
 from gpushare_node.contract.struct import NOTHING, Struct
 
 HOUR, DAY = 3600, 86400
@@ -138,15 +145,15 @@ def build(
     for first in range(start, end, DAY):
         last = min(first + DAY, end)
         tell(f"hours {(first - start) // HOUR} to {(last - start) // HOUR} of {(end - start) // HOUR}")
-        clusters |= scraped_labels.clusters(prometheus, last - 1, named=showback.CLUSTERS, renamed=showback.renamed(cluster))
-        scraped_labels.refuse_several(clusters, cluster)
+        clusters |= named_clusters(prometheus, last - 1, named=showback.CLUSTERS, renamed=showback.renamed(cluster))
+        refuse_several(clusters, cluster)
         for title, query in showback.queries(cluster).items():
             _add(totals[title], prometheus.at(showback.over(query, last - first), last - 1), title, names)
         for metric, query in showback.scraped(cluster).items():
             for one in prometheus.between(query, first + HOUR - 1, last - 1, HOUR):
-                pool = "" if metric == showback.NODES else scraped_labels.value(one, "pool", metric)
+                pool = "" if metric == showback.NODES else label_value(one, "pool", metric)
                 steps.setdefault((metric, pool), Counter()).update(_by_hour(one, metric))
-    scraped_labels.refuse_unknown(clusters, cluster)
+    refuse_unknown(clusters, cluster)
     sources = tuple(
         Source(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
     )
@@ -173,7 +180,7 @@ _KEYS = {
 
 def _add(sums: dict[tuple[str, ...], float | None], found: Iterable[Series], title: str, names: Mapping[str, str]) -> None:
     for one in found:
-        key = tuple(scraped_labels.value(one, label, title) for label in _KEYS[title])
+        key = tuple(label_value(one, label, title) for label in _KEYS[title])
         key = (*key[:-1], names.get(key[-1], key[-1])) if _KEYS[title][-1] == "resource" else key
         before, [(_, value)] = sums.get(key, 0.0), one.points
         _check(value, title)

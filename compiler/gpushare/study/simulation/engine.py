@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from gpushare.core.units import total
 from gpushare.core.wording import join_first
-from gpushare.study.simulation import bounds
-from gpushare.study.simulation.choice import Chooser, Target
+from gpushare.study.simulation import outcome
+from gpushare.study.simulation.choice import Budget, Chooser, QuotaWish, Source, Target, Waiting, Wish
 from gpushare.study.simulation.outcome import Outcome, Placement
 from gpushare.study.simulation.pool_run import PoolRun
 from gpushare.study.simulation.supply import Supply
-from gpushare.study.simulation.waiting import Budget, QuotaWish, Source, Waiting, Wish
 from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct
 
@@ -208,7 +207,7 @@ class _Run:
         return Outcome(
             pools=pools,
             unserved=dict(sorted(unserved.items())),
-            bounds=bounds.of(self._supply, self._pods),
+            bounds=outcome.bounds_of(self._supply, self._pods),
             end=end,
             currency=next((pool.price.currency for pool in self._supply.pools if pool.price), ""),
             cost=total(pool.cost for pool in pools),

@@ -17,7 +17,7 @@ from gpushare.core.wording import pluralize
 from gpushare.facts import vendors
 from gpushare.reading import schema
 from gpushare.reading.source import Source
-from gpushare.study.workload import amounts
+from gpushare.study.workload import requests
 from gpushare.study.workload.requests import PodRequest, Workload, WorkloadError
 from gpushare_node.contract.struct import Struct
 
@@ -138,7 +138,7 @@ def _durations(parameters: Parameters) -> Iterator[int | None]:
             seconds = rule.median * math.exp(math.log(rule.p95 / rule.median) / _P95 * normal)
         else:
             seconds = -math.log(1 - draw()) * rule
-        yield min(max(1, round(seconds)), amounts.MAX_SECONDS)
+        yield min(max(1, round(seconds)), requests.MAX_SECONDS)
 
 
 def load(read: Source) -> Workload:
@@ -189,7 +189,7 @@ def _parameters(read: Source) -> Parameters:
 
 
 def _seconds(read: Source, path: Path) -> int:
-    return _checked(read, path, amounts.duration)
+    return _checked(read, path, requests.parse_duration)
 
 
 def _checked(read: Source, path: Path, parse: Callable[[str], int]) -> int:
@@ -198,7 +198,7 @@ def _checked(read: Source, path: Path, parse: Callable[[str], int]) -> int:
         value = value[step]
     try:
         return parse(str(value))
-    except amounts.BadCellError as problem:
+    except requests.BadCellError as problem:
         raise _error(read, Finding(code="GS103", message=str(problem), path=path)) from problem
 
 
@@ -215,8 +215,8 @@ def _size(read: Source, at: int) -> Size:
     if "count" in given and resource is None:
         raise _error(read, Finding(code="GS103", message="count belongs to resource", path=(*path, "count")))
     return Size(
-        memory_bytes=_checked(read, (*path, "memory"), amounts.memory) if "memory" in given else None,
-        milli=_checked(read, (*path, "share"), amounts.share) if "share" in given else None,
+        memory_bytes=_checked(read, (*path, "memory"), requests.parse_memory) if "memory" in given else None,
+        milli=_checked(read, (*path, "share"), requests.parse_share) if "share" in given else None,
         gpus=int(given["gpus"]) if "gpus" in given else None,
         resource=resource,
         count=int(given.get("count", 1)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpushare.study.advice import csv_history
+from gpushare.study.advice import history
 from gpushare.study.advice.history import History, HistoryError
 from tests.support import usage_series
 from tests.support.usage_series import MIB, Shape
@@ -20,7 +20,7 @@ NAMELESS = "namespace or pod is empty, or a name cannot be printed"
 
 
 def read(text: str, head: str = HEAD) -> History:
-    return csv_history.read((head + text).encode(), "use.csv", NOW)
+    return history.read_csv((head + text).encode(), "use.csv", NOW)
 
 
 def row(at: object = 1_790_000_000, used: object = "2Gi", **more: object) -> str:
@@ -50,7 +50,7 @@ def test_containers_and_their_use_by_time() -> None:
 def test_generated_history_is_read_back_however_it_is_sorted() -> None:
     made = usage_series.history([("a", 3, Shape(restarts=20, cap_mib=2500)), ("b", 2, Shape(leak_mib=4))], days=0.5)
     for order in (None, random.Random(3)):
-        found = csv_history.read(usage_series.csv_text(made, shuffled=order).encode(), "use.csv", NOW)
+        found = history.read_csv(usage_series.csv_text(made, shuffled=order).encode(), "use.csv", NOW)
         assert found.containers == made.containers
         assert (found.start, found.end, found.step_seconds) == (made.start, made.end, made.step_seconds)
 
@@ -97,7 +97,7 @@ def test_malformed_row_is_named_and_left_out(text: str, reason: str) -> None:
 
 def test_row_that_is_not_utf8_and_a_quote_that_is_never_closed_cost_one_row_each() -> None:
     data = (HEAD + rows("2Gi")).encode() + b'\xff\xfe\n"' + rows("1Gi", "3Gi").encode()
-    found = csv_history.read(data, "use.csv", NOW)
+    found = history.read_csv(data, "use.csv", NOW)
     assert found.left_out == ("1 row (line 3): not UTF-8", "1 row (line 4): unexpected end of data")
     assert [used for _, used in found.containers[0].points] == [2 * GIB, 3 * GIB]
 
@@ -143,7 +143,7 @@ def test_caps_of_a_container_are_the_smallest_and_without_any_none() -> None:
 
 def test_quotes_line_ends_and_empty_cells() -> None:
     lines = [f'{at},a,"p",,,,5Mi,' for at in (0, 60)]
-    found = csv_history.read(("\ufeff" + "\r\n".join([HEAD.strip(), *lines, ""])).encode(), "use.csv", NOW)
+    found = history.read_csv(("\ufeff" + "\r\n".join([HEAD.strip(), *lines, ""])).encode(), "use.csv", NOW)
     [only] = found.containers
     assert (only.points, only.pod, only.container, only.pool) == (((0, 5 * MIB), (60, 5 * MIB)), "p", "", "")
 
@@ -162,18 +162,18 @@ def test_quotes_line_ends_and_empty_cells() -> None:
 )
 def test_file_that_says_nothing_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(HistoryError, match=message) as problem:
-        csv_history.read(data, "use.csv", NOW)
+        history.read_csv(data, "use.csv", NOW)
     assert problem.value.hint
 
 
 def test_file_that_is_too_large_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_history, "MAX_BYTES", 10)
+    monkeypatch.setattr(history, "MAX_BYTES", 10)
     with pytest.raises(HistoryError, match="larger than"):
-        csv_history.read(b"x" * 11, "use.csv", NOW)
+        history.read_csv(b"x" * 11, "use.csv", NOW)
 
 
 def test_more_containers_than_are_read_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_history, "_MAX_CONTAINERS", 2)
+    monkeypatch.setattr(history, "_MAX_CONTAINERS", 2)
     found = read(rows("2Gi", "2Gi") + row(pod="q") + row(pod="r"))
     assert [one.pod for one in found.containers] == ["p", "q"]
     assert found.left_out == ("1 row (line 5): a container more than the 2 that are read: shorten the window",)
@@ -187,6 +187,6 @@ def test_no_bytes_break_the_reader() -> None:
         for _ in range(source.randrange(1, 6)):
             data[source.randrange(len(data))] = source.choice(b'",\n\r\x00\xff-e.0 ZT')
         with contextlib.suppress(HistoryError):  # a broken header
-            found = csv_history.read(bytes(data), "use.csv", NOW)
+            found = history.read_csv(bytes(data), "use.csv", NOW)
             assert all(text.isprintable() for text in (*found.left_out, *found.assumed, *found.warnings))
             assert all(one.points == tuple(sorted(dict(one.points).items())) for one in found.containers)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gpushare.study.advice import intervals
+from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import Estimate
 
 
@@ -23,13 +23,13 @@ from gpushare.study.advice.advised import Estimate
     ],
 )
 def test_rate_is_garwoods(events: int, low: float, high: float) -> None:
-    found = intervals.rate(events, 1)
+    found = distribution.rate(events, 1)
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
-    assert intervals.rate(events, 4).high == pytest.approx(high / 4, abs=6e-5)
+    assert distribution.rate(events, 4).high == pytest.approx(high / 4, abs=6e-5)
 
 
 def test_rate_without_exposure_is_not_bounded() -> None:
-    assert intervals.rate(0, 0).high == math.inf
+    assert distribution.rate(0, 0).high == math.inf
 
 
 @pytest.mark.parametrize(  # Dixon and Massey, table A-25: confidence intervals of the median
@@ -37,22 +37,22 @@ def test_rate_without_exposure_is_not_bounded() -> None:
     [(5, (None, None)), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15)), (50, (18, 33)), (100, (40, 61))],
 )
 def test_ranks_of_the_median_are_those_of_the_sign_test(number: int, ranks: tuple[int | None, int | None]) -> None:
-    assert intervals.quantile_ranks(number, 0.5) == ranks
+    assert distribution.quantile_ranks(number, 0.5) == ranks
 
 
 @pytest.mark.parametrize(("part", "number"), [(0.5, 6), (0.95, 72), (0.99, 368)])
 def test_quantile_is_bounded_from_above_from_as_many_values_on_as_one_of_them_is_larger(part: float, number: int) -> None:
     assert part**number <= 0.025 < part ** (number - 1)
-    assert intervals.quantile_ranks(number, part)[1] == number
-    assert intervals.quantile_ranks(number - 1, part)[1] is None
-    assert intervals.quantile(range(number - 1), part).high == math.inf
+    assert distribution.quantile_ranks(number, part)[1] == number
+    assert distribution.quantile_ranks(number - 1, part)[1] is None
+    assert distribution.quantile(range(number - 1), part).high == math.inf
 
 
 def test_ranks_agree_with_the_sums_of_the_binomial_distribution() -> None:
     for number in (1, 2, 3, 7, 30, 73, 150):
         for part in (0.5, 0.95, 0.99):
             mass = [math.comb(number, at) * part**at * (1 - part) ** (number - at) for at in range(number + 1)]
-            low, high = intervals.quantile_ranks(number, part)
+            low, high = distribution.quantile_ranks(number, part)
             below = [rank for rank in range(1, number + 1) if sum(mass[:rank]) <= 0.025]
             above = [rank for rank in range(1, number + 1) if sum(mass[rank:]) <= 0.025]
             assert (low, high) == (max(below, default=None), min(above, default=None)), (number, part)
@@ -65,7 +65,7 @@ def test_intervals_of_quantiles_cover_the_truth_of_synthetic_draws(number: int) 
     for _ in range(trials):
         ordered = sorted(source.lognormvariate(7, 1) for _ in range(number))
         for part, deviations in _NORMAL.items():
-            found = intervals.quantile(ordered, part)
+            found = distribution.quantile(ordered, part)
             covered[part] += found.low <= math.exp(7 + deviations) <= found.high
             assert found.low <= found.value <= found.high
     # So few where 95 % are covered: in fewer than one of 10,000 runs.
@@ -76,14 +76,14 @@ def test_intervals_of_quantiles_cover_the_truth_of_synthetic_draws(number: int) 
 @pytest.mark.parametrize("number", [1, 5, 6, 30, 72, 400])
 @pytest.mark.parametrize("part", [0.5, 0.95, 0.99])
 def test_ranks_cover_the_quantile_of_every_distribution(number: int, part: float) -> None:
-    low, high = intervals.quantile_ranks(number, part)
+    low, high = distribution.quantile_ranks(number, part)
     between = range(low or 0, high or number + 1)
     assert sum(math.comb(number, at) * part**at * (1 - part) ** (number - at) for at in between) >= 0.95
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.2, 1.0, 4.0, 25.0])
 def test_intervals_of_rates_cover_every_truth(mean: float) -> None:
-    estimates = [intervals.rate(events, 1) for events in range(80)]
+    estimates = [distribution.rate(events, 1) for events in range(80)]
     covered = [
         math.exp(-mean + at * math.log(mean) - math.lgamma(at + 1)) for at, one in enumerate(estimates) if _has(one, mean)
     ]

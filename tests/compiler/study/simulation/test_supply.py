@@ -24,11 +24,11 @@ from gpushare.intent.types import (
 )
 from gpushare.study.simulation import engine, supply
 from gpushare.study.simulation.supply import DeviceSupply
-from gpushare.study.sizing.sizing import size
+from gpushare.study.sizing import size
 from gpushare.study.workload.requests import PodRequest, Workload
 from gpushare_node.contract.tenancy import AdmissionMode
 from tests.compiler.resolved.builders import plan, pool
-from tests.compiler.study.sizing.test_sizing import demanded
+from tests.compiler.study.test_sizing import demanded
 from tests.support import scale
 
 H100 = "h100-sxm5-80gb"

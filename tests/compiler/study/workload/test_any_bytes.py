@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpushare.study.workload.loading import Workload, WorkloadError, load
+from gpushare.study.workload import Workload, WorkloadError, load
 from tests.compiler.study.workload.test_cluster_pods import pod
 from tests.support import scale
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.study.workload.loading import Workload, WorkloadError, load
+from gpushare.study.workload import Workload, WorkloadError, load
 
 SHARED = "nvidia.com/gpu.shared"
 

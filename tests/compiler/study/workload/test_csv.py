@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpushare.study.workload import csv_pods
-from gpushare.study.workload.loading import Workload, WorkloadError, load
+from gpushare.study.workload import Workload, WorkloadError, csv_pods, load
 from gpushare.study.workload.requests import PodRequest
 
 GIB = 1 << 30

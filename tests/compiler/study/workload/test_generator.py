@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from gpushare.reading import schema
+from gpushare.study.workload import WorkloadError, load
 from gpushare.study.workload.generator import Daily, Lognormal, Parameters, Size, generate
-from gpushare.study.workload.loading import WorkloadError, load
 
 HALF = (Size(milli=500),)
 

@@ -16,8 +16,7 @@ from gpushare.offering.modes.demand import Demand, Need, Variant, nodes_for
 from gpushare.study.simulation import supply
 from gpushare.study.simulation.engine import simulate
 from gpushare.study.simulation.outcome import PoolOutcome
-from gpushare.study.sizing.answer import Option
-from gpushare.study.sizing.sizing import intent, size
+from gpushare.study.sizing import Option, intent, size
 from gpushare.study.workload.requests import PodRequest, Workload
 from gpushare_node.contract.struct import replace
 from tests.support import scale

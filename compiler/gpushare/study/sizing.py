@@ -1,7 +1,7 @@
-"""From a demand to the options that serve it, and the best of them.
+"""How a card must be shared so that a number of users fits: every mode, what it gives, how many nodes it needs, the best.
 
-Shares and caps are those of `sharing`, computed from the very pool that the option's intent describes: a compile of that intent
-gives the same. What a mode isolates is NVIDIA's documentation of MIG, of MPS on Volta and later, and of time-slicing.
+Shares and caps are those of `offering`, computed from the very pool that the option's intent describes: a compile of that
+intent gives the same. What a mode isolates is NVIDIA's documentation of MIG, of MPS on Volta and later, and of time-slicing.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,55 @@ from gpushare.resolved.plan import resolve
 from gpushare.study.simulation import supply
 from gpushare.study.simulation.engine import simulate
 from gpushare.study.simulation.supply import Supply
-from gpushare.study.sizing.answer import Grant, Option, Sizing, Unfit
 from gpushare.study.workload.requests import Workload
-from gpushare_node.contract.struct import replace
+from gpushare_node.contract.struct import Struct, replace
+
+
+class Grant(Struct):
+    """Shares of one kind of device. `cap_mib` is None if the device is not shared; `provides_bytes` is what a user may use."""
+
+    kind: ShareKind
+    cap_mib: int | None
+    provides_bytes: int
+
+
+class Option(Struct):
+    """One way to share. `pool` is what its intent says.
+
+    `nodes_needed` is for all users; `users` is how many fit on the given nodes, or on those needed; None if they need
+    different sizes. `wasted_mib` is the memory of the nodes needed (`total_mib`) that no user asked for, None if the card's
+    memory is not known. `suffices` is None if the number of nodes or users is open. `cost_per_hour` is that of the nodes
+    needed, None without a price.
+    """
+
+    variant: Variant
+    pool: Pool
+    grants: tuple[Grant, ...]
+    nodes_needed: int
+    users: int | None
+    suffices: bool | None
+    total_mib: int | None
+    wasted_mib: int | None
+    cost_per_hour: float | None
+    unconfirmed: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Unfit(Struct):
+    """A way to share that cannot serve the demand on any number of nodes, and why."""
+
+    variant: Variant
+    reason: str
+
+
+class Sizing(Struct):
+    """The answer: `options` the best first within each variant, what cannot serve, the best one and why it is."""
+
+    demand: Demand
+    options: tuple[Option, ...]
+    unfit: tuple[Unfit, ...]
+    best: Option | None
+    reason: str
 
 
 def size(demand: Demand, preferred: str | None = None, workload: Workload | None = None) -> Sizing:
@@ -203,3 +249,26 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
         return f"{what}the fewest nodes, {best.nodes_needed}; {isolated}"
     of = mib(demand.needs[0].memory_mib)
     return f"{what}the most users of {of}, {best.users}; {isolated}"
+
+
+class Comparison(Struct):
+    """The sizings of several cards for one demand, the best card first; `best` is None if the users fit on none.
+
+    `is_by_cost`: the price of every card that serves is known, so that they are compared by cost, not by their number of nodes.
+    """
+
+    sizings: tuple[Sizing, ...]
+    best: Sizing | None
+    is_by_cost: bool = False
+
+
+def compare(sizings: tuple[Sizing, ...]) -> Comparison:
+    """Order the cards as the ways to share one card are ordered: what suffices, cost, isolation, and then memory left over."""
+    serving = [one for one in sizings if one.best is not None]
+    by_cost = bool(serving) and all(one.demand.price is not None for one in serving)
+    ordered = sorted(
+        sizings, key=lambda one: (one.best is None, rank(one.demand, one.best, by_cost=by_cost) if one.best else ())
+    )
+    return Comparison(
+        sizings=tuple(ordered), best=next((one for one in ordered if one.best is not None), None), is_by_cost=by_cost
+    )

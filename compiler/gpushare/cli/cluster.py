@@ -82,8 +82,8 @@ def _seconds(text: str) -> int:
 def connected(cluster: ClusterConnection) -> "Iterator[Server]":
     """Yield the cluster's API server. HintedError, with a way out, if it cannot be reached."""
     from gpushare.cluster.live import connection  # noqa: PLC0415 - `plan` and `explain` seldom ask a cluster: 45 modules for nothing
-    from gpushare.cluster.live.errors import RequestError  # noqa: PLC0415 - as above
-    from gpushare.cluster.live.kubeconfig import Access  # noqa: PLC0415 - as above
+    from gpushare.cluster.live.connection import Access  # noqa: PLC0415 - as above
+    from gpushare.cluster.live.pages import RequestError  # noqa: PLC0415 - as above
 
     access = Access(
         kubeconfig=cluster.kubeconfig,

@@ -6,7 +6,7 @@ from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.cluster.live import dra_drift, drift
+from gpushare.cluster.live import drift
 from gpushare.cluster.live.reader import Scope
 from gpushare.compare import bundles
 from gpushare.compare.files import parsed
@@ -45,7 +45,7 @@ def command(*, bundle: str, style: str, strict: bool, cluster: ClusterConnection
         plugin=str(chart.get("pluginNamespace") or ""),
         amd=drift.amd_namespace(side.files, chart),
         values=True,
-        dra=dra_drift.concerns(side.files),
+        dra=drift.has_dra(side.files),
     )
     snapshot = read(cluster, scope)
     found = drift.differences(side.files, side.side, snapshot)

@@ -6,11 +6,19 @@ An entry in a list of columns is all that a column needs, and a member of a reco
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from gpushare.cluster.live.belief import Observed, Would
 from gpushare.cluster.live.devices import Claim, Grant
-from gpushare.cluster.live.holders import Holder, largest
-from gpushare.cluster.live.observing import Observed, Would
 from gpushare.cluster.live.snapshot import Event, Pod, ReadFailure, RuntimeMetrics, Usage
-from gpushare.cluster.live.status import ClaimStatus, NodeStatus, PoolStatus, ShareUsage, Status, VmNode
+from gpushare.cluster.live.status import (
+    ClaimStatus,
+    Holder,
+    NodeStatus,
+    PoolStatus,
+    ShareUsage,
+    Status,
+    VmNode,
+    largest_holders,
+)
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_first, pluralize
 from gpushare.facts import vendors
@@ -305,7 +313,7 @@ def _card(pool: PoolStatus, most: int) -> Card:
     ordered = [*wrong, *(node for node in pool.nodes if not _is_wrong(node))]
     reasons = dict.fromkeys(node.condition.reason for node in pool.nodes)
     held = pool.holders
-    shown = [HolderLine(pool=pool.name, holder=one) for one in largest(held, most)]
+    shown = [HolderLine(pool=pool.name, holder=one) for one in largest_holders(held, most)]
     pods = (line.holder.full_name for line in shown)
     left = len(ordered) - most
     more = f"and {pluralize(left, 'node')} more; {max(len(wrong) - most, 0)} of them do not match the plan"
@@ -417,7 +425,7 @@ def _text_of_holders(seen: Status, *, is_wide: bool, with_kills: bool) -> Iterat
     if not number:
         return
     most = number if is_wide else max(_MAX_HOLDERS // sum(bool(held) for _, held in groups), _MIN_HOLDERS)
-    lines = [HolderLine(pool=name, holder=one) for name, held in groups for one in largest(held, most)]
+    lines = [HolderLine(pool=name, holder=one) for name, held in groups for one in largest_holders(held, most)]
     more = f"and {number - len(lines)} more; -o wide lists all" if number > len(lines) else ""
     note = _memory_note((line.holder for line in lines), with_kills=with_kills)
     yield Table(columns=HOLDERS, rows=lines, more=more, note=note, is_wide=is_wide, where=Format.TEXT)

@@ -7,18 +7,7 @@ GS850 to GS867 and GS869 to GS876. The intent's own check is not run here: `Impo
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from gpushare.cluster.importing import (
-    accounting,
-    amd_nodes,
-    collecting,
-    config_pools,
-    moving,
-    node_objects,
-    platform,
-    pools,
-    quota_fields,
-    writing,
-)
+from gpushare.cluster.importing import accounting, amd_nodes, collecting, draft, moving, node_objects, platform, pools, quotas
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.collecting import Collector
 from gpushare.cluster.importing.documents import InputFile, Lines, Reader, described
@@ -27,7 +16,7 @@ from gpushare.cluster.importing.facts import Facts
 from gpushare.cluster.importing.helm_values import OPERATOR
 from gpushare.cluster.importing.parts import FromProgram, Notes, Part
 from gpushare.cluster.importing.platform import Wanted
-from gpushare.cluster.importing.selecting import Selector
+from gpushare.cluster.importing.sharing_fields import Selector
 from gpushare.core.diagnostics import Finding, in_order, is_error
 from gpushare.core.wording import shorten
 from gpushare.intent import reader as intent_reader
@@ -51,7 +40,7 @@ class Imported(Struct):
     def text(self) -> str:
         """The intent."""
         errors = sum(map(is_error, self.findings))
-        return writing.text(self.name, self.draft.spec, self.draft.comments, errors) if self.draft.pools else ""
+        return draft.text(self.name, self.draft.spec, self.draft.comments, errors) if self.draft.pools else ""
 
     def checked(self, findings: Iterable[Finding]) -> "Imported":
         """Return a copy with the errors that a check of `text` finds: each as GS868, at the input that the value came from."""
@@ -84,7 +73,7 @@ def build(inputs: Sequence[InputFile], name: str = "", wanted: Wanted = Wanted()
         _report_dra(facts, notes)
     if wanted.backend == Backend.DRA:
         moving.move(facts, draft, notes)
-    quota_fields.add(facts.quotas, draft, notes)
+    quotas.add(facts.quotas, draft, notes)
     draft.spec["pools"] = draft.pools
     if not facts.intents:
         nodes = [node for node in facts.nodes if node_objects.has_gpus(node)]
@@ -147,7 +136,7 @@ def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
     if draft.pools or facts.nodes:
         pools.unused(facts, notes, selector)
     else:
-        config_pools.add(facts, draft, notes)
+        pools.add_of_configs(facts, draft, notes)
     platform.add(facts, draft, notes, wanted)
 
 

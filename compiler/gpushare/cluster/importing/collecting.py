@@ -7,20 +7,11 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
-from gpushare.cluster.importing import (
-    amd_nodes,
-    gitops_values,
-    helm_values,
-    mig_parted,
-    node_objects,
-    plugin_configs,
-    quota_objects,
-    vgpu_configs,
-)
+from gpushare.cluster.importing import amd_nodes, helm_values, manager_configs, node_objects, plugin_configs, quotas
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.documents import Reader, described
 from gpushare.cluster.importing.facts import Facts, Settings
-from gpushare.cluster.importing.gitops_values import Values
+from gpushare.cluster.importing.helm_values import Values
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import shorten
 from gpushare.facts.catalog import upstream
@@ -106,8 +97,8 @@ class Collector:
         elif kind == "Node":
             self._node(part)
         elif kind == "ResourceQuota":
-            self.facts.quotas += quota_objects.read(part, self._notes)
-            if any(quota_objects.is_of_gpus(key) for key, _ in part.at("spec", "hard").items()):
+            self.facts.quotas += quotas.read(part, self._notes)
+            if any(quotas.is_of_gpus(key) for key, _ in part.at("spec", "hard").items()):
                 self._account(part, "ResourceQuota", described(part))
         elif kind == "ClusterPolicy" and part.at("apiVersion").text.startswith("nvidia.com/"):
             self._values(
@@ -126,12 +117,12 @@ class Collector:
         elif kind is None:
             return self._bare(part, file)
         else:
-            found = gitops_values.read(part, self._reader.embedded, self._notes)
+            found = helm_values.values_in(part, self._reader.embedded, self._notes)
             for values in found:
                 self._values(values, described(part))
             if found:
                 self._account(part, str(kind), described(part))
-            return bool(found) or gitops_values.refused(part, self._notes)
+            return bool(found) or helm_values.refused(part, self._notes)
         return True
 
     def _account(self, part: Part, kind: str, name: str) -> None:
@@ -146,29 +137,29 @@ class Collector:
 
     def _bare(self, part: Part, file: str) -> bool:
         stem = PurePath(file).stem
-        if mig_parted.is_config(part):
+        if manager_configs.is_mig_config(part):
             origin = f"file {shorten(stem)}"
             self._account(part, "", origin)
-            self.facts.mig_configs += mig_parted.read(part, "", origin, self._notes)
-        elif vgpu_configs.is_config(part):
+            self.facts.mig_configs += manager_configs.read_mig(part, "", origin, self._notes)
+        elif manager_configs.is_vgpu_config(part):
             origin = f"file {shorten(stem)}"
             self._account(part, "", origin)
-            self.facts.vgpu_configs += vgpu_configs.read(part, "", origin, self._notes)
+            self.facts.vgpu_configs += manager_configs.read_vgpu(part, "", origin, self._notes)
         elif plugin_configs.is_config(part):
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
             self.facts.configs.append(plugin_configs.read(part, stem, "", origin, self._notes))
         elif any(part.has(key) for key in _OF_DRA_DRIVER):
             self._values(Values(stack=upstream.DRA, part=part), f"the values of {upstream.FILES[upstream.DRA]}")
-        elif which := helm_values.stack(part):
+        elif which := helm_values.stack_of(part):
             self._values(Values(stack=which, part=part), f"the values of {which}")
-        elif found := gitops_values.read_bare(part):
+        elif found := helm_values.values_in_bare(part):
             for values in found:
                 self._values(values, f"the values of {values.stack}")
             if part.has("helm"):
                 self._account(part, "Fleet", f"file {shorten(stem)}")
         else:
-            return gitops_values.refused(part, self._notes)
+            return helm_values.refused(part, self._notes)
         return True
 
     def _values(self, values: Values, origin: str) -> None:
@@ -179,7 +170,7 @@ class Collector:
                 )
             )
             return
-        settings, data, mig_data = helm_values.read(values.part, values.stack, origin, self._notes)
+        settings, data, mig_data = helm_values.settings(values.part, values.stack, origin, self._notes)
         settings = replace(
             settings,
             version=values.version,
@@ -216,16 +207,16 @@ class Collector:
     def _mig_data(self, data: Part, group: str, origin: str) -> None:
         for _, value in data.items():
             document = self._inside(value)
-            if document is not None and mig_parted.is_config(document):
+            if document is not None and manager_configs.is_mig_config(document):
                 self._account(document, "", f"{origin}, MIG configs")
-                self.facts.mig_configs += mig_parted.read(document, group, origin, self._notes)
+                self.facts.mig_configs += manager_configs.read_mig(document, group, origin, self._notes)
 
     def _vgpu_data(self, data: Part, group: str, origin: str) -> None:
         for _, value in data.items():
             document = self._inside(value)
-            if document is not None and vgpu_configs.is_config(document):
+            if document is not None and manager_configs.is_vgpu_config(document):
                 self._account(document, "", f"{origin}, vGPU configs")
-                self.facts.vgpu_configs += vgpu_configs.read(document, group, origin, self._notes)
+                self.facts.vgpu_configs += manager_configs.read_vgpu(document, group, origin, self._notes)
 
     def _inside(self, value: Part) -> Part | None:
         """Return the document of a value of a ConfigMap, which must be text."""

@@ -6,7 +6,7 @@ are of the whole node: that every GPU has the same part of them is an assumption
 
 from collections.abc import Sequence
 
-from gpushare.cluster.importing import card_names, node_objects
+from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.facts import ImportedNode, MigPartedConfig
 from gpushare.cluster.importing.node_objects import Partition
 from gpushare.cluster.importing.parts import Notes, Part
@@ -37,7 +37,7 @@ def of_node(node: ImportedNode, card: Card, configs: Sequence[MigPartedConfig], 
     labels = node.labels
     part, gpus = node.part.at("metadata", "labels"), node_objects.gpus(node)
     name = labels.get(LABEL, "")
-    single = card_names.instance_of(labels.get("nvidia.com/gpu.product", ""))
+    single = node_objects.instance_of_product(labels.get("nvidia.com/gpu.product", ""))
     if single == "INVALID":
         cause, hint = "its GPUs do not have one layout with one profile", "repair the node, or describe its pool by hand"
         if name and labels.get("nvidia.com/mig.strategy", "single") == "single":

@@ -1,21 +1,77 @@
-"""Node objects: what their labels say about the GPUs, their sharing and their partitions.
+"""Node objects: what their labels say about the card, the GPUs, their sharing and their partitions.
 
-Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the labels that clouds document (`nodes.clouds`).
-`gpu.count` is the number of GPUs, but under MIG strategy `single` that of the instances. Nothing here reports findings.
+Facts: GFD's labels (k8s-device-plugin v0.20.0, internal/lm), and the labels and names of machine types that clouds document
+(`nodes.clouds`). `gpu.count` is the number of GPUs, but under MIG strategy `single` that of the instances. A product name that
+several cards share is decided by the memory, if that is given. Nothing here reports findings.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
-from gpushare.cluster.importing import card_names
 from gpushare.cluster.importing.facts import GPU, MIG, SHARED, ImportedNode, Strategy
 from gpushare.cluster.importing.parts import Part
-from gpushare.facts.nodes.clouds import CLOUDS
+from gpushare.facts.catalog import cards
+from gpushare.facts.catalog.cards import Card
+from gpushare.facts.nodes.clouds import CLOUDS, MACHINE_LABEL, card_of_machine
 from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
+
+_SUFFIXES = re.compile(r"(?:-MIG-[0-9a-zA-Z.+-]+?)?(?:-SHARED)?\Z")
+_INSTANCE = re.compile(r"-MIG-([0-9]+g\.[0-9]+gb[a-z.+-]*?|INVALID)(?:-SHARED)?\Z")
+
+
+@cache
+def _products() -> dict[str, str]:
+    """Return the ids of the catalogue's cards by the names that GFD gives them, in lower case."""
+    found: dict[str, str] = {}
+    for card in map(cards.load, cards.ids()):
+        for name in (card.product, card.name, *card.name_aliases):
+            found.setdefault(cards.product_label(name).lower(), card.id)
+    return found
+
+
+def card_of_product(label: str) -> str | None:
+    """Return the id of the card with that value of nvidia.com/gpu.product, whatever sharing has added to it."""
+    plain = _SUFFIXES.sub("", label).lower().removeprefix("mock-")
+    return _products().get(plain) or _products().get(f"nvidia-{plain}")
+
+
+def instance_of_product(label: str) -> str:
+    """Return the MIG profile that strategy `single` adds to the product, `INVALID` if GFD found none; else empty."""
+    found = _INSTANCE.search(label)
+    return found[1] if found else ""
+
+
+def card_of_config_name(name: str) -> str | None:
+    """Return the card that a config is named after (`tesla-t4`, `a100-sxm4-40gb`)."""
+    plain = name.lower().removeprefix("nvidia-")
+    return plain if plain in cards.ids() else card_of_product(plain) or card_of_product(f"tesla-{plain}")
+
+
+def cards_of_labels(labels: Mapping[str, str], memory_mib: int | None) -> tuple[tuple[str, ...], str]:
+    """Return the cards that the clouds' labels allow, and the label that says so; empty if there is none."""
+    for cloud in CLOUDS:
+        if cloud.accelerators and cloud.gpu_label in labels:
+            name = labels[cloud.gpu_label].lower().removeprefix("nvidia-").removeprefix("tesla-")
+            return _by_memory(cloud.accelerators.get(name, ()), memory_mib), cloud.gpu_label
+    card = card_of_machine(labels.get(MACHINE_LABEL, ""))
+    return ((card,), MACHINE_LABEL) if card else ((), "")
+
+
+def _by_memory(known: tuple[str, ...], memory_mib: int | None) -> tuple[str, ...]:
+    if len(known) < 2 or memory_mib is None:
+        return known
+    return tuple(one for one in known if fits_memory(cards.load(one), memory_mib))
+
+
+def fits_memory(card: Card, memory_mib: int) -> bool:
+    """Whether a card may report so much memory: drivers and ECC take up to an eighth of it."""
+    return card.memory_mib is None or abs(card.memory_mib - memory_mib) * 8 <= card.memory_mib
+
 
 _GPU_KEYS = (
     "nvidia.com/gpu.product",
@@ -90,7 +146,7 @@ def number(labels: Mapping[str, str], *keys: str) -> int | None:
 
 def memory_mib(labels: Mapping[str, str]) -> int | None:
     """Return the memory of a whole GPU; under `single` GFD's label is that of an instance, which does not count."""
-    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+    if instance_of_product(labels.get("nvidia.com/gpu.product", "")):
         return None
     return number(labels, "nvidia.com/gpu.memory", *_MEMORY_LABELS)
 
@@ -149,7 +205,7 @@ def gpus(node: ImportedNode) -> int | None:
 def counted_gpus(node: ImportedNode) -> int | None:
     """Return the number of GPUs that a label says."""
     labels = node.labels
-    if card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+    if instance_of_product(labels.get("nvidia.com/gpu.product", "")):
         return number(labels, *_COUNT_LABELS)
     return number(labels, "nvidia.com/gpu.count", *_COUNT_LABELS) or None
 
@@ -163,7 +219,7 @@ def offered_gpus(node: ImportedNode) -> int:
 def _gpus(node: ImportedNode) -> int | None:
     labels = node.labels
     known = counted_gpus(node)
-    if known or partition(labels) or card_names.instance_of(labels.get("nvidia.com/gpu.product", "")):
+    if known or partition(labels) or instance_of_product(labels.get("nvidia.com/gpu.product", "")):
         return known
     (_, replicas, _), offered = strategy(labels), offered_gpus(node)
     return offered // replicas if offered and offered % replicas == 0 else None

@@ -1,20 +1,23 @@
-"""Nodes to pools: nodes with the same card, number of GPUs and sharing become one pool.
+"""Nodes to pools: nodes with the same card, number of GPUs and sharing become one pool. Without Nodes, configs to pools.
 
 Owns grouping, the selectors and the names of pools. A pool selects by the label of a cloud's node pool where that label means
 exactly its nodes, else by the nodes' names: labels under nvidia.com/ cannot be selectors, because sharing rewrites them.
+
+A card that the catalogue lacks is described by GFD's labels, which have the name that NVML returns with hyphens for spaces, the
+memory in MiB and the compute capability (k8s-device-plugin v0.20.0, internal/lm/nvml.go).
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushare.cluster.importing import card_names, evidence, node_layouts, node_objects, own_cards, sharing_fields, vgpu_configs
-from gpushare.cluster.importing.draft import Draft
-from gpushare.cluster.importing.facts import Facts, ImportedNode
+from gpushare.cluster.importing import evidence, manager_configs, node_layouts, node_objects, sharing_fields
+from gpushare.cluster.importing.draft import Draft, label
+from gpushare.cluster.importing.facts import GPU, MIG, Facts, ImportedNode
 from gpushare.cluster.importing.node_layouts import Layouts
 from gpushare.cluster.importing.parts import Notes, Part
-from gpushare.cluster.importing.selecting import LABEL, Selected, Selector
-from gpushare.cluster.importing.sharing_fields import SharingSource
+from gpushare.cluster.importing.sharing_fields import LABEL, Selected, Selector, SharingSource
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
@@ -57,7 +60,7 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vm
         alike.setdefault(_look(node), []).append(node)
     kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
     for group in alike.values():
-        for_vms = with_vms and vgpu_configs.is_for_vms(group[0])
+        for_vms = with_vms and manager_configs.is_for_vms(group[0])
         kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector)
         for other in group:
             if kind is None:
@@ -95,16 +98,16 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
     served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
     offers = tuple(sorted(node_objects.capacity(node).items()))
-    kernel = vgpu_configs.kernel(node) if vgpu_configs.is_for_vms(node) else ""
+    kernel = manager_configs.kernel(node) if manager_configs.is_for_vms(node) else ""
     by = bool(node.part.at("status", "capacity").value), node.labels.unmarked.get(BACKEND_LABEL)
     return tuple(sorted(shown)), offers, served, kernel, by, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
 
 
 def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
-    found = vgpu_configs.of_node(node, facts, notes)
+    found = manager_configs.machines_of_node(node, facts, notes)
     if found is None:
         return None
-    kernel = vgpu_configs.kernel(node)
+    kernel = manager_configs.kernel(node)
     return _Kind(
         card=found.card,
         card_origin=f"vGPU type {found.profile}",
@@ -162,14 +165,14 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
     labels, part = node.labels, node.part.at("metadata", "labels")
     memory, product = node_objects.memory_mib(labels), labels.get("nvidia.com/gpu.product", "")
     if product:
-        key, known = "nvidia.com/gpu.product", card_names.of_product(product)
+        key, known = "nvidia.com/gpu.product", node_objects.card_of_product(product)
         found: tuple[str, ...] = (known,) if known else ()
     else:
-        found, key = card_names.of_labels(labels, memory)
+        found, key = node_objects.cards_of_labels(labels, memory)
     if len(found) == 1:
         card = cards.load(found[0])
-        if memory is not None and not card_names.fits_memory(card, memory):
-            own = own_cards.of_labels(labels)
+        if memory is not None and not node_objects.fits_memory(card, memory):
+            own = card_of_own_labels(labels)
             if own and own[2].compute_capability == card.compute_capability:
                 return _own_card(node, own, f"the catalogue's {card.name} has {card.memory_mib} MiB", draft, notes)
             notes.error(
@@ -189,7 +192,7 @@ def _card(node: ImportedNode, draft: Draft, notes: Notes) -> tuple[Card | None, 
             "let GFD label the node with nvidia.com/gpu.product, or give the label nvidia.com/gpu.memory",
         )
         return None, ""
-    if own := own_cards.of_labels(labels):
+    if own := card_of_own_labels(labels):
         return _own_card(node, own, "the catalogue lacks it", draft, notes)
     name = labels.get(key) or labels.get("nvidia.com/gpu.product", "")
     close = nearest(name.lower()[:60], cards.ids(), 2) if notes.has_room("GS859") else ()
@@ -231,7 +234,7 @@ def _own_card(
 
 def _compare_cards(node: ImportedNode, card: Card, memory: int | None, notes: Notes) -> None:
     """Report a cloud's label or a machine type that is of another card than GFD says."""
-    allowed, key = card_names.of_labels(node.labels, memory)
+    allowed, key = node_objects.cards_of_labels(node.labels, memory)
     if allowed and card.id not in allowed:
         notes.warn(
             "GS872",
@@ -353,3 +356,91 @@ def unused(facts: Facts, notes: Notes, selector: Selector) -> None:
                 f"nodes select it with the label {LABEL}: {shorten(config.name)}",
                 on_key=True,
             )
+
+
+_PRODUCT = "nvidia.com/gpu.product"
+_SHARED = re.compile(r"-SHARED\Z")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+
+
+def card_of_own_labels(labels: Mapping[str, str]) -> tuple[str, dict[str, Any], Card] | None:
+    """Return id, entry and card; None if a label is missing, or the card is partitioned: no label says its grid."""
+    product = _SHARED.sub("", labels.get(_PRODUCT, ""))
+    memory = node_objects.number(labels, "nvidia.com/gpu.memory")
+    major, minor = (node_objects.number(labels, f"nvidia.com/gpu.compute.{part}") for part in ("major", "minor"))
+    named = _LABEL_VALUE.match(product) and not node_objects.instance_of_product(labels.get(_PRODUCT, ""))
+    if not named or not memory or not major or minor is None or major > 99 or minor > 9 or node_objects.instances(labels):
+        return None
+    document: dict[str, Any] = {
+        "name": product.replace("-", " "),
+        "product": product,
+        "computeCapability": f"{major}.{minor}",
+        "memoryMiB": memory,
+    }
+    if family := labels.get("nvidia.com/gpu.family", ""):
+        document["architecture"] = family
+    card_id = label(product.lower().removeprefix("nvidia-").removeprefix("geforce-"))
+    if card_id in cards.ids():
+        card_id = f"{card_id[:40]}-own"
+    if cards.check({card_id: document}):
+        return None
+    return card_id, document, cards.build(card_id, document)
+
+
+_NODES_TOO = "give the Nodes, too: kubectl get nodes -o yaml > nodes.yaml"
+
+
+def add_of_configs(facts: Facts, draft: Draft, notes: Notes) -> None:
+    """Add the pools."""
+    unknown = [one for one in facts.configs if one.works and node_objects.card_of_config_name(one.name) is None]
+    if unknown:
+        named = f"{join_first([shorten(one.name) for one in unknown])} {'names' if len(unknown) == 1 else 'name'} no card"
+        notes.error("GS859", unknown[0].part, f"the card is unknown: no Node was given, and {named}", _NODES_TOO, on_key=True)
+    for config in facts.configs:
+        name = shorten(config.name)
+        card_id = node_objects.card_of_config_name(config.name)
+        if card_id is None or not config.works or not draft.has_room(config.part, notes):
+            continue
+        if any(resource.startswith(MIG) for resource in config.replicas):
+            notes.error(
+                "GS862",
+                config.part,
+                f"config {name} shares MIG instances, and no file says which there are",
+                _NODES_TOO,
+                on_key=True,
+            )
+            continue
+        for resource, count in config.replicas.items():
+            if resource != GPU:
+                notes.warn(
+                    "GS855",
+                    count,
+                    f"a node without MIG does not offer {shorten(resource)}: nothing is shared by it",
+                    f"write name: {GPU}",
+                )
+        whole = Layouts(gpus=((),))
+        sharing = sharing_fields.document(sharing_fields.of_config(config), whole, "none", config.part, notes)
+        if sharing is None:
+            continue
+        selection = {"matchLabels": {"node.example.org/gpu": card_id}}
+        document: dict[str, Any] = {"card": card_id, "nodes": selection, "gpusPerNode": 1, "sharing": sharing}
+        if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
+            document["memory"] = {"cap": "none"}
+        path = draft.add(config.name, document, config.part)
+        notes.warn(
+            "GS860",
+            config.part,
+            f"assumed: config {name} is for one {cards.load(card_id).name} per node",
+            _NODES_TOO,
+            "or correct card, nodes and gpusPerNode by hand",
+            on_key=True,
+        )
+        draft.note((*path, "card"), config.part, f"assumed from the name of the config {name}")
+        draft.note((*path, "nodes"), None, "assumed: replace the label by one that these nodes have")
+        draft.note((*path, "gpusPerNode"), None, "assumed")
+        draft.note((*path, "sharing"), config.part, f"from {sharing_fields.name_of(config)}")
+        cap = sharing_fields.cap_comment(sharing)
+        if cap:
+            draft.note((*path, "memory") if "memory" in document else (*path, "sharing", "replicas"), None, cap)
+        for resource, profile in sharing_fields.resources(sharing, whole).items():
+            draft.offer(resource, path, profile)

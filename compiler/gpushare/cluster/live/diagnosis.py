@@ -1,17 +1,78 @@
-"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure."""
+"""Why a node is not ready, and why a pod waits, was refused or was killed: causes, each with what to do. Pure.
+
+The words of refusals are those of kubelet's device manager (pkg/kubelet/cm/devicemanager/manager.go), of NVIDIA's device plugin
+(internal/plugin/server.go) and DRA driver (device_state.go and validate.go), and of the CDI library of the container runtimes.
+"""
 
 from collections.abc import Iterator
 
-from gpushare.cluster.live import allocation, belief, live_pools, pending_claims, refusals, slices, status
-from gpushare.cluster.live.cause import Cause
+from gpushare.cluster.live import belief, live_pools, pending_claims, slices, status
 from gpushare.cluster.live.live_pools import LivePools
+from gpushare.cluster.live.pending_claims import Cause
 from gpushare.cluster.live.slices import NodeOffer
 from gpushare.cluster.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
 from gpushare.core.wording import join_first, join_words
-from gpushare.offering.backends.dra import OUR_CLASSES
+from gpushare.offering.backends.dra import DRIVER, OUR_CLASSES
 from gpushare_node.contract.names import RUNTIME_LABEL
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
+
+_AGAIN = "Delete the pod, so that its controller makes a new one"
+
+_IF_AGAIN = f"{_AGAIN}; if that repeats, `gpushare explain NODE` says what is wrong."
+REMEDIES = {
+    "maximum request size for shared resources": (
+        "Request one share per container. A request for more is refused; it would add neither memory nor speed."
+    ),
+    "unresolvable CDI devices": (
+        "The container runtime knows no such device: its CDI specification is missing or old. Check the container toolkit's "
+        "pod on the node, or run `nvidia-ctk cdi generate` there; then delete the pod."
+    ),
+    "gpu is lost": ("A GPU has fallen off the bus. `gpushare explain NODE` names it; drain and reboot the node."),
+    "unknown device": (
+        "Kubelet gave the pod a device that the device plugin no longer has. Restart the plugin's pod on the node, then delete "
+        "this pod."
+    ),
+    "unregistered device": (
+        "No device plugin is registered for the resource: after a reboot kubelet starts pods before the plugin is back. "
+        + _IF_AGAIN
+    ),
+    "unhealthy devices": (
+        "The device plugin offers no healthy device: after a reboot kubelet starts pods before the plugin is back, and an XID "
+        "makes a GPU unhealthy. " + _IF_AGAIN
+    ),
+    "number of devices unavailable": (
+        "Kubelet counts devices as taken by pods that have ended, or the plugin has just restarted. "
+        f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node."
+    ),
+    "invalid cdi spec": (
+        "Two requests of one claim got parts of one GPU, which the driver cannot prepare. Give the claim the constraint "
+        f"`distinctAttribute: {DRIVER}/uuid`, or ask for more of one part; then delete the pod."
+    ),
+    "has conflicting configuration": (
+        "Claims with another interval are on the GPU, such as those from before a change of the pool's. The pod starts when "
+        "the last of them has ended there."
+    ),
+    "feature gate is not enabled": (
+        "The DRA driver on the node lacks a gate that the pool needs. Install it with the values of the bundle; the pod starts "
+        "then."
+    ),
+    "resourceclaimtemplate": (
+        "`gpushare claims NAMESPACE` prints the templates of the pools that the namespace may use; add the one that is missing."
+    ),
+    "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
+    "ValidatingAdmissionPolicy": ("Change the pod as the message says: the pool's rules for pods are in the bundle's README."),
+}
+"""The first of these words that is in a message, in any case, decides."""
+
+_LOOK = "Read the message above; `kubectl describe` shows more."
+
+
+def remedy(text: str) -> str:
+    """Return what to do about a refusal with this message."""
+    lowered = text.lower()
+    return next((what for words, what in REMEDIES.items() if words.lower() in lowered), _LOOK)
+
 
 _ABOUT_CAPS = {"GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUMemoryCapNotice", "GPUProcessKillFailed"}
 _CAP_REMEDY = "Reduce the memory that the container uses, or have the pool's `memory.cap` raised; `gpushare show` lists caps."
@@ -35,7 +96,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     if node is None:
         return None
     live = live_pools.find(snapshot)
-    snapshot = allocation.with_claims(snapshot, live)
+    snapshot = slices.with_claims(snapshot, live)
     pool = live.of_node.get(name, "")
     offer = (slices.offers(snapshot, live) or {}).get(name)
     numbers = {**node.allocatable, **{key: len(each) for key, each in (offer.devices.items() if offer else ())}}
@@ -116,7 +177,7 @@ def _holders(node: LiveNode, snapshot: Snapshot) -> Iterator[Cause]:
 def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     """Return what is wrong with a pod; None if neither it nor a trace of it is there."""
     live = live_pools.find(snapshot)
-    snapshot = allocation.with_claims(snapshot, live)
+    snapshot = slices.with_claims(snapshot, live)
     pod = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
     causes = list(_of_events(snapshot.events, namespace, name, pod))
     if pod is None:
@@ -125,7 +186,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
     if pod.requests:
         facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
-    causes += [Cause(what=one, remedy=refusals.remedy(one)) for one in pod.problems]
+    causes += [Cause(what=one, remedy=remedy(one)) for one in pod.problems]
     facts += [f"claim {one.claim or one.name}" for one in pod.claims]
     if not pod.requests and not pod.claims:
         remedy = "Write one of the pool's resources into its limits."
@@ -147,9 +208,9 @@ def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | 
         if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
             yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
         elif event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CLAIMS:
-            yield Cause(what=f"{when}: {event.message}", remedy=refusals.remedy(event.message))
+            yield Cause(what=f"{when}: {event.message}", remedy=remedy(event.message))
         elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
-            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=refusals.remedy(event.message))
+            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=remedy(event.message))
 
 
 def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
@@ -161,7 +222,7 @@ def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     facts = [f"has {join_words(given)}" if given else "has no device"]
     facts += [f"reserved for pod {pod}" for pod, _ in claim.pods]
     causes = [*pending_claims.of_claim(snapshot, live_pools.find(snapshot), claim)]
-    if snapshot.has_seen("pods") and [*allocation.without_pods([claim], snapshot.pods)]:
+    if snapshot.has_seen("pods") and [*slices.without_pods([claim], snapshot.pods)]:
         remedy = (
             "Kubernetes takes the devices back when the claim is reserved for no pod; delete the claim if that does not happen."
         )

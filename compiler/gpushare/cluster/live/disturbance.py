@@ -7,9 +7,9 @@ Which of a node's pods loses its device is decided on the node: at most `disturb
 from collections import Counter
 from collections.abc import Iterator
 
-from gpushare.cluster.live import allocation, live_pools
-from gpushare.cluster.live.node_affinity import pool_of
-from gpushare.cluster.live.observing import is_observed
+from gpushare.cluster.live import live_pools, slices
+from gpushare.cluster.live.belief import is_observed
+from gpushare.cluster.live.live_pools import pool_of
 from gpushare.cluster.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
 from gpushare.compare import snapshots
 from gpushare.compare.bundles import policy, values
@@ -65,7 +65,7 @@ def assess(bundle: Files, side: Side, snapshot: Snapshot, geometry_of: GeometryO
     after = side.pools
     terms = {name: entry.get("terms") for name, entry in (values(bundle).get("pools") or {}).items()}
     live = live_pools.find(snapshot)
-    snapshot = allocation.with_claims(snapshot, live)
+    snapshot = slices.with_claims(snapshot, live)
     solver = NodeMoves(before={}, after=after, geometry_of=geometry_of)
     changed, unready = [], []
     touched = () if side.observes else sorted(snapshot.nodes, key=lambda node: node.name)

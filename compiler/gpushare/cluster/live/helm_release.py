@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.cluster.live import api_objects
-from gpushare.cluster.live.errors import RequestError
-from gpushare.cluster.live.pages import Lists
+from gpushare.cluster.live.pages import Lists, RequestError
 from gpushare_node.contract.struct import Struct
 
 _MAX_BYTES = 64 << 20

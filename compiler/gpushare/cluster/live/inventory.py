@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.importing import quota_objects
+from gpushare.cluster.importing import quotas
 from gpushare.cluster.live import devices, helm_release
 from gpushare.cluster.live.pages import Api, Json, Lists
 from gpushare.cluster.live.snapshot import ReadFailure
@@ -73,7 +73,7 @@ def _node(item: Json) -> Json:
 
 def _quota(item: Json) -> Json:
     spec = _map(item, "spec")
-    gpus = {key: number for key, number in _map(spec, "hard").items() if quota_objects.is_of_gpus(key)}
+    gpus = {key: number for key, number in _map(spec, "hard").items() if quotas.is_of_gpus(key)}
     return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
 
 

@@ -1,21 +1,45 @@
-"""The pools that a cluster has: each DaemonSet with the policy in its ConfigMap. Pure.
+"""The pools that a cluster has, each DaemonSet with the policy in its ConfigMap, and the nodes that it selects. Pure.
 
-A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed.
+A policy that is missing or malformed leaves the pool without the facts that it would have given; nothing is guessed. Nodes are
+selected by Kubernetes' rules of node affinity: the label `gpushare.dev/pool` keeps a node that no term selects any more until
+its runtime has released it, and selects only where nothing else does. Labels under nvidia.com/gpu.deploy. are paused for
+moments, as gpushare.dev/runtime is, and decide nothing here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gpushare.cluster.live.devices import INSTANCE, WHOLE, Device
-from gpushare.cluster.live.node_affinity import pool_of
 from gpushare.cluster.live.snapshot import DaemonSet, LiveNode, Snapshot
 from gpushare.compare.snapshots import PoolSide, of_policy
 from gpushare.core import units
 from gpushare.core.units import MemoryTotals
 from gpushare.core.wording import clean
-from gpushare_node.contract import policy
-from gpushare_node.contract.names import POOL_LABEL
+from gpushare.facts import vendors
+from gpushare_node.contract import objects, policy
+from gpushare_node.contract.names import POOL_LABEL, RUNTIME_LABEL
 from gpushare_node.contract.policy import Backend, Policy, PolicyError
 from gpushare_node.contract.struct import NOTHING, Struct
+
+Terms = Iterable[Mapping[str, Any]]
+_PAUSED = (*filter(None, (vendor.deploy_labels for vendor in vendors.VENDORS.values())), RUNTIME_LABEL)
+
+
+def pool_of(node: LiveNode, terms: Mapping[str, Terms | None]) -> str:
+    """Return the pool to which the node belongs, empty for none. `terms` by pool; None selects every node."""
+    chosen = [pool for pool in sorted(terms) if _selects(terms[pool], node)]
+    label = node.labels.get(POOL_LABEL, "")
+    return label if label in chosen or not chosen else chosen[0]
+
+
+def _selects(terms: Terms | None, node: LiveNode) -> bool:
+    return terms is None or any(_matches(term, node) for term in terms)
+
+
+def _matches(term: Mapping[str, Any], node: LiveNode) -> bool:
+    if any(one.get("key") == POOL_LABEL for one in objects.mappings(term, "matchExpressions")):
+        return False
+    return objects.term_matches(term, node.name, node.labels, _PAUSED)
 
 
 class ClassPlan(Struct):

@@ -1,12 +1,32 @@
-"""Lists of the API server, page by page: what to do when a page is refused, expires or is too large. Knows no kinds."""
+"""Lists of the API server, page by page: what to do when a page is refused, expires or is too large. Knows no kinds.
+
+What can go wrong between us and the server are two exceptions: no cluster at all, and one request that failed.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from gpushare.cluster.live.errors import RequestError, TooLargeError
 from gpushare.cluster.live.snapshot import ReadFailure
+from gpushare.core.diagnostics import HintedError
 from gpushare.core.wording import clean, shorten
+
+
+class NoClusterError(HintedError):
+    """No request can succeed: no kubeconfig, no connection, no valid credentials."""
+
+
+class RequestError(Exception):
+    """The server refused one request, or its answer cannot be used; others may succeed. `status` None: no HTTP status."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class TooLargeError(RequestError):
+    """The answer is longer than the caller reads."""
+
 
 Json = dict[str, Any]
 _T = TypeVar("_T")

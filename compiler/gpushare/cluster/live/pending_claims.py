@@ -6,12 +6,10 @@ Expressions are not evaluated: of a class of ours it is known what it selects, a
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpushare.cluster.live import allocation, devices, slices
-from gpushare.cluster.live.allocation import Allocations, Held
-from gpushare.cluster.live.cause import Cause
+from gpushare.cluster.live import devices, slices
 from gpushare.cluster.live.devices import Claim, Counters, Device, DeviceClass, PodClaim, Request
 from gpushare.cluster.live.live_pools import LivePools
-from gpushare.cluster.live.slices import Listed
+from gpushare.cluster.live.slices import Allocations, Held, Listed
 from gpushare.cluster.live.snapshot import LiveNode, Pod, Snapshot
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
@@ -19,6 +17,14 @@ from gpushare.facts.nodes import clouds
 from gpushare.offering.backends.dra import IMPLICIT, OUR_CLASSES
 from gpushare_node.contract.objects import tolerates
 from gpushare_node.contract.struct import Struct
+
+
+class Cause(Struct):
+    """One thing that is wrong, and what to do about it."""
+
+    what: str
+    remedy: str = ""
+
 
 _MAX_NODES = 8
 _MAX_DEVICES = 4
@@ -48,10 +54,10 @@ class _View(Struct):
 def _view(snapshot: Snapshot, live: LivePools) -> _View | None:
     if snapshot.dra is None:
         return None
-    given, listed = allocation.seen(snapshot), slices.listed(snapshot.dra.slices)
+    given, listed = slices.seen_allocations(snapshot), slices.listed(snapshot.dra.slices)
     in_use: dict[str, list[Listed]] = {}
     for one in listed:
-        if allocation.key(one) in (given or {}):
+        if slices.key_of(one) in (given or {}):
             in_use.setdefault(one.pool, []).append(one)
     rest = {pool: Counter(whole) for pool, whole in slices.counters(snapshot.dra.slices).items()}
     for pool, those in in_use.items():
@@ -226,7 +232,7 @@ def _why_not(view: _View, pod: Pod | None, request: Request, name: str, matching
         return "its ResourceSlices are incomplete"
     if view.given is None:
         return ""
-    short = [_short(view, one, request, view.given.get(allocation.key(one), ())) for one in matching]
+    short = [_short(view, one, request, view.given.get(slices.key_of(one), ())) for one in matching]
     if sum(not one for one in short) >= request.count:
         return ""
     shown = [one for one in short if one]
@@ -256,9 +262,9 @@ def _short(view: _View, one: Listed, request: Request, held: Sequence[Held]) -> 
         return ""
     if not held and (beside := _beside(view, one)):
         return beside
-    if allocation.is_whole(device, held):
+    if slices.is_whole(device, held):
         return f"{device.name} is in use by {_users(held)}"
-    rest, wanted = allocation.left(device, held), allocation.asked(device, request)
+    rest, wanted = slices.left(device, held), slices.asked(device, request)
     for name in sorted(request.capacities.keys() - device.capacities.keys()):
         return f"{device.name} has no capacity {name}"
     for name, amount in wanted.items():
@@ -279,7 +285,7 @@ def _beside(view: _View, one: Listed) -> str:
     if not others:
         return f"{one.device.name} takes more of {join_first(sorted(short))} than its slices have"
     held = view.given or {}
-    used = [f"{other.device.name}, in use by {_users(held[allocation.key(other)])}" for other in others]
+    used = [f"{other.device.name}, in use by {_users(held[slices.key_of(other)])}" for other in others]
     return f"{one.device.name} has no room beside {join_first(used, _MAX_DEVICES)}"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.live import api_objects, devices, dra_objects, helm_release, observing, runtime_metrics
+from gpushare.cluster.live import api_objects, belief, devices, dra_objects, helm_release, runtime_metrics
 from gpushare.cluster.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Policy, Slice
 from gpushare.cluster.live.pages import Api, Lists
 from gpushare.cluster.live.snapshot import (
@@ -93,7 +93,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
         configs |= {one.name: one for one in _configs(lists, scope.amd, AMD_CONFIGS) if one.name == MANAGER_PROFILES}
     path = f"/apis/apps/v1{ours}/daemonsets"
     daemonsets = lists.read("daemonsets", path, api_objects.daemonset, lambda one: bool(one.pool), labelled)
-    refused = _refused(lists) if scope.metrics and any(map(observing.is_observed, nodes)) else None
+    refused = _refused(lists) if scope.metrics and any(map(belief.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
     starting = _starting(lists, scope, nodes)
     dra = _dra(lists, scope) if scope.dra or _has_dra(nodes, configs.values()) else None

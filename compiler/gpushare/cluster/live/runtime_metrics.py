@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.live.errors import NoClusterError, RequestError
-from gpushare.cluster.live.pages import Api
+from gpushare.cluster.live.pages import Api, NoClusterError, RequestError
 from gpushare.cluster.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
 from gpushare.core.wording import clean, pluralize
 

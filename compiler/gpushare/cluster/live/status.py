@@ -1,20 +1,94 @@
-"""What each pool and node should offer, offers, and has in use; why a node does not match, and since when. Pure."""
+"""What each pool and node should offer, offers, and has in use, by which pods; why a node does not match, and since when. Pure.
+
+Of the memory in use: the API server knows the requests, a pool's policy the cap of each share. Only the runtimes' metrics have
+what is used.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.cluster.live import allocation, belief, devices, holders, live_pools, observing, slices
-from gpushare.cluster.live.allocation import Allocations, key
+from gpushare.cluster.live import belief, devices, live_pools, slices
+from gpushare.cluster.live.belief import OBSERVING, Observed
 from gpushare.cluster.live.devices import Claim, Dra
-from gpushare.cluster.live.holders import Holder
 from gpushare.cluster.live.live_pools import ClassPlan, LivePool
-from gpushare.cluster.live.observing import OBSERVING, Observed
-from gpushare.cluster.live.slices import Listed, NodeOffer
-from gpushare.cluster.live.snapshot import OTHER_PODS, Condition, Event, LiveNode, Pod, ReadFailure, RuntimeMetrics, Snapshot
-from gpushare.core.units import UNKNOWN_MEMORY, MemoryTotals, total
+from gpushare.cluster.live.slices import Allocations, Listed, NodeOffer, key_of
+from gpushare.cluster.live.snapshot import (
+    OTHER_PODS,
+    Condition,
+    Event,
+    LiveNode,
+    Pod,
+    ReadFailure,
+    RuntimeMetrics,
+    Snapshot,
+    Usage,
+)
+from gpushare.core.units import MIB, UNKNOWN_MEMORY, MemoryTotals, total
 from gpushare.facts.nodes import clouds
 from gpushare.offering.backends import vgpu
 from gpushare_node.contract.struct import NOTHING, Struct, replace
+
+
+class Holder(Struct):
+    """One pod that may have devices. `shares` is resource → number.
+
+    `used` and `cap` are bytes on all its devices: `used` None if not known, `cap` None if it has none or it is not known.
+    """
+
+    namespace: str
+    pod: str
+    node: str
+    shares: Mapping[str, int]
+    used: int | None = None
+    cap: int | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.pod}"
+
+
+def holding_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Return the pods that hold shares, by node."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.holds:
+            found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def holders_of_node(
+    pods: Iterable[Pod], metrics: RuntimeMetrics | None, caps: Mapping[str, int | None] = NOTHING
+) -> tuple[Holder, ...]:
+    """Return the holders among one node's pods, by name. `caps` is resource → MiB of a share, None for no cap."""
+    usages: dict[tuple[str, str], list[Usage]] = {}
+    for usage in metrics.usages if metrics else ():
+        usages.setdefault((usage.namespace, usage.pod), []).append(usage)
+    found = (_holder(pod, usages.get((pod.namespace, pod.name), ()), caps) for pod in pods)
+    return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
+
+
+def largest_holders(holders: Iterable[Holder], most: int) -> list[Holder]:
+    """Return at most so many holders, those of the most shares first."""
+    return sorted(holders, key=lambda one: (-sum(one.shares.values()), one.namespace, one.pod))[:most]
+
+
+def _holder(pod: Pod, usages: Iterable[Usage], caps: Mapping[str, int | None]) -> Holder:
+    measured = list(usages)
+    return Holder(
+        namespace=pod.namespace,
+        pod=pod.name,
+        node=pod.node,
+        shares=pod.requests,
+        used=total(one.used for one in measured) if measured else None,
+        # A container that is older than a change of the policy keeps its cap: the runtime knows, the policy does not.
+        cap=total(one.cap for one in measured) if measured else _granted(pod, caps),
+    )
+
+
+def _granted(pod: Pod, caps: Mapping[str, int | None]) -> int | None:
+    sizes = ((caps.get(resource), number) for resource, number in pod.requests.items())
+    return total(None if size is None else size * number * MIB for size, number in sizes) if pod.requests else None
 
 
 class ShareUsage(Struct):
@@ -141,10 +215,10 @@ class Status(Struct):
 def assess(snapshot: Snapshot) -> Status:
     """Return the status of everything in the snapshot."""
     live = live_pools.find(snapshot)
-    snapshot = allocation.with_claims(snapshot, live)
+    snapshot = slices.with_claims(snapshot, live)
     offers = slices.offers(snapshot, live) or {}
-    given = allocation.seen(snapshot)
-    pods = holders.by_node(snapshot.pods) if snapshot.has_seen("pods") else None
+    given = slices.seen_allocations(snapshot)
+    pods = holding_by_node(snapshot.pods) if snapshot.has_seen("pods") else None
     others = snapshot.has_seen(OTHER_PODS)
     metrics = {one.node: one for one in snapshot.metrics}
     by_pool: dict[str, list[NodeStatus]] = {}
@@ -160,7 +234,7 @@ def assess(snapshot: Snapshot) -> Status:
         kills=tuple(sorted(snapshot.events, key=lambda event: (event.time, event.namespace, event.name), reverse=True)),
         pending=tuple(pod for pod in snapshot.pods if not pod.node and pod.phase == "Pending"),
         unseen=snapshot.unseen,
-        observed=observing.assess(snapshot.nodes, snapshot.metrics, snapshot.refused),
+        observed=belief.would_change(snapshot.nodes, snapshot.metrics, snapshot.refused),
         vm_nodes=tuple(_vm_nodes(snapshot.nodes)),
         claims=None if snapshot.dra is None else _claims(snapshot, snapshot.dra),
     )
@@ -175,7 +249,7 @@ def _claims(snapshot: Snapshot, dra: Dra) -> ClaimStatus:
     return ClaimStatus(
         allocated=sum(bool(one.grants) for one in dra.claims) if is_seen else None,
         pending=sum(one.grants is None for one in dra.claims) if is_seen else None,
-        left=tuple(allocation.without_pods(dra.claims, snapshot.pods)) if is_seen and snapshot.has_seen("pods") else None,
+        left=tuple(slices.without_pods(dra.claims, snapshot.pods)) if is_seen and snapshot.has_seen("pods") else None,
         names=tuple((name, tuple(sorted(each))) for name, each in sorted(by_name.items()) if len(each) > 1),
     )
 
@@ -205,7 +279,7 @@ def _narrowed(status: Status, chosen: Sequence[PoolStatus], others: Sequence[Nod
         kills=status.kills,
         pending=(),
         unseen=status.unseen,
-        observed=status.observed and observing.only(status.observed, names),
+        observed=status.observed and belief.would_change_on(status.observed, names),
         claims=status.claims,
     )
 
@@ -238,7 +312,9 @@ def _of_driver(
         for name, plan in sorted(pool.classes.items())
     ]
     of_plugin = [one for one in node.shares if one.resource not in pool.classes]
-    held = None if given is None or offer is None else [one for listed in _devices(offer) for one in given.get(key(listed), ())]
+    held = (
+        None if given is None or offer is None else [one for listed in _devices(offer) for one in given.get(key_of(listed), ())]
+    )
     return replace(
         found,
         shares=(*of_plugin, *of_classes),
@@ -263,9 +339,9 @@ def _class_usage(  # noqa: PLR0913 - what a row depends on
     every = None if offer is None else [one for one in offer.devices.get(name, ()) if one.is_offered]
     used = free = None
     if every is not None and given is not None:
-        held = [given.get(key(one), ()) for one in every]
-        used = sum(allocation.shares_used(plan, division, one.grant.consumed) for each in held for one in each)
-        rooms = (allocation.shares_left(plan, one.device, each) for one, each in zip(every, held, strict=True))
+        held = [given.get(key_of(one), ()) for one in every]
+        used = sum(slices.shares_used(plan, division, one.grant.consumed) for each in held for one in each)
+        rooms = (slices.shares_left(plan, one.device, each) for one, each in zip(every, held, strict=True))
         free = (sum(rooms) if is_open else 0) if has_others else None
     offered = None if every is None else len(every) * plan.replicas
     return ShareUsage(resource=name, wanted=plan.devices * plan.replicas, offered=offered, used=used, free=free)
@@ -282,7 +358,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
 ) -> NodeStatus:
     wanted = None if pool is None or pool.side is None else pool.side.resources
     caps = pool.caps if pool else NOTHING
-    found = None if pods is None else holders.of_node(pods.get(node.name, ()), metrics, caps)
+    found = None if pods is None else holders_of_node(pods.get(node.name, ()), metrics, caps)
     held = None if found is None else _used(found)
     is_open = node.is_up and not node.is_cordoned and not any(map(clouds.taint_word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})

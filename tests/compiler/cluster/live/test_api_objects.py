@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live import api_objects, node_affinity, runtime_metrics
+from gpushare.cluster.live import api_objects, live_pools, runtime_metrics
 from gpushare.core.wording import clean
 
 VIEWS: list[Callable[[dict[str, Any]], object]] = [
@@ -121,6 +121,6 @@ def test_arbitrary_daemonset_terms_raise_nothing(wrong: Any) -> None:
         [{"matchExpressions": [{"key": "a", "operator": wrong}]}],
     ):
         found = api_objects.daemonset(selects(term))
-        assert node_affinity.pool_of(api_objects.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
+        assert live_pools.pool_of(api_objects.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
     selector = api_objects.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
     assert {type(text) for pair in selector.items() for text in pair} <= {str}

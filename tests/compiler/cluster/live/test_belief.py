@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live import refusals
+from gpushare.cluster.live import diagnosis
 from tests.compiler.cluster.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.cluster.live.conftest import Ask
 
@@ -149,4 +149,4 @@ def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None
     ],
 )
 def test_every_admission_error_has_a_remedy(message: str, start: str) -> None:
-    assert refusals.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)
+    assert diagnosis.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)

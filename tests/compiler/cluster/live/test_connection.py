@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live import connection, kubeconfig
-from gpushare.cluster.live.errors import NoClusterError, TooLargeError
-from gpushare.cluster.live.kubeconfig import Access
+from gpushare.cluster.live import connection
+from gpushare.cluster.live.connection import Access
+from gpushare.cluster.live.pages import NoClusterError, TooLargeError
 from tests.compiler.cli.process import gpushare
 from tests.compiler.cluster.live.clusters import LiveCluster
 from tests.compiler.cluster.live.conftest import Ask
@@ -242,10 +242,10 @@ def test_invalid_option_values_are_refused(tmp_path: Path, option: tuple[str, st
 
 def test_impersonation_is_that_of_the_call_or_of_the_kubeconfig() -> None:
     user = {"as": "ann", "as-groups": ["ops"]}
-    assert kubeconfig.impersonated(Access(), user) == [("Impersonate-User", "ann"), ("Impersonate-Group", "ops")]
-    assert kubeconfig.impersonated(Access(user="bob"), user) == [("Impersonate-User", "bob")]
-    assert kubeconfig.impersonated(Access(), {}) == []
+    assert connection.impersonated(Access(), user) == [("Impersonate-User", "ann"), ("Impersonate-Group", "ops")]
+    assert connection.impersonated(Access(user="bob"), user) == [("Impersonate-User", "bob")]
+    assert connection.impersonated(Access(), {}) == []
     for wrong in (7, "ops", {"ops": 1}, None):
-        assert kubeconfig.impersonated(Access(), {"as": "ann", "as-groups": wrong}) == [("Impersonate-User", "ann")]
+        assert connection.impersonated(Access(), {"as": "ann", "as-groups": wrong}) == [("Impersonate-User", "ann")]
     with pytest.raises(NoClusterError, match="--as"):
-        kubeconfig.impersonated(Access(groups=("ops",)), {})
+        connection.impersonated(Access(groups=("ops",)), {})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.cluster.live import allocation, dra_objects
+from gpushare.cluster.live import dra_objects, slices
 from tests.compiler.cluster.live.clusters import LiveCluster
 from tests.compiler.cluster.live.conftest import Ask
 from tests.compiler.cluster.live.dra_cluster import (
@@ -229,7 +229,7 @@ def test_claim_with_admin_access_has_no_device_of_others_and_informing_taints_ke
         )
         for name, is_admin in (("watcher", True), ("user", False))
     )
-    assert [held.claim.name for held in allocation.of([watcher, user])["n", "gpu-0"]] == ["user"]
+    assert [held.claim.name for held in slices.allocations([watcher, user])["n", "gpu-0"]] == ["user"]
     [[request]] = watcher.requests
     assert (request.is_admin, [str(one) for one in request.tolerations]) == (True, ["a:"])
     taints = [{"key": "look", "effect": "None"}, {"key": "broken", "effect": "NoSchedule"}]

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.cluster.live import pages
-from gpushare.cluster.live.errors import RequestError, TooLargeError
-from gpushare.cluster.live.pages import Lists
+from gpushare.cluster.live.pages import Lists, RequestError, TooLargeError
 
 
 class Scripted:

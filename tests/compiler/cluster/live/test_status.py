@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live import holders
-from gpushare.cluster.live.holders import Holder
 from gpushare.cluster.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
-from gpushare.cluster.live.status import NodeStatus, PoolStatus, ShareUsage, Status
+from gpushare.cluster.live.status import Holder, NodeStatus, PoolStatus, ShareUsage, Status, holders_of_node
 from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.report import html, status
@@ -69,7 +67,7 @@ def test_a_pod_of_another_node_of_the_same_name_or_without_a_report_has_no_known
     pods = [Pod(namespace="team", name=name, phase="Running", node="n", requests={SHARED: 2}) for name in ("a", "b", "c")]
     container = Usage(node="n", namespace="team", pod="a", container="x", gpu="0", used=1 << 30, cap=2 << 30)
     usages = (container, replace(container, container="y", used=0), replace(container, pod="b", used=None, cap=None))
-    found = holders.of_node(pods, RuntimeMetrics(node="n", usages=usages), {SHARED: 1024})
+    found = holders_of_node(pods, RuntimeMetrics(node="n", usages=usages), {SHARED: 1024})
     assert [(one.used, one.cap) for one in found] == [(1 << 30, 4 << 30), (None, None), (None, 2 << 30)]
 
 

@@ -1,22 +1,116 @@
-"""Configs of NVIDIA's vGPU device manager (`vgpu-configs`), and the nodes for virtual machines that have one.
+"""Configs of mig-parted (`mig-configs`) and of NVIDIA's vGPU device manager (`vgpu-configs`), and nodes that have the latter.
 
-Facts: vgpu-device-manager v0.5.0, api/spec/v1, which is strict: one unknown field makes the whole file unreadable. A pool of an
-intent has one type of vGPU, as many as fit on each GPU; every other config is reported.
+Facts: mig-parted v0.15.0 and vgpu-device-manager v0.5.0, api/spec/v1 of both, which are strict: one unknown field makes the
+whole file unreadable. What mig-parted does not check, such as a profile that no card has, the intent's own check finds. A pool
+of an intent has one type of vGPU, as many as fit on each GPU; every other config is reported.
 """
 
 import re
 
 from gpushare.cluster.importing import node_objects
-from gpushare.cluster.importing.facts import Facts, ImportedNode, VgpuManagerConfig
+from gpushare.cluster.importing.accounting import shown
+from gpushare.cluster.importing.facts import Facts, ImportedNode, MigEntry, MigPartedConfig, VgpuManagerConfig
 from gpushare.cluster.importing.parts import Notes, Part
-from gpushare.core.wording import join_first, shorten
+from gpushare.core.wording import join_first, join_words, nearest, shorten
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.offering.backends import vgpu
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 
-_REFUSED = "NVIDIA's vGPU device manager refuses the file"
+_FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
+_MIG_REFUSED = "mig-parted refuses the file"
+
+
+def is_mig_config(part: Part) -> bool:
+    """Whether a document is a file of mig-parted."""
+    return not part.has("kind") and part.has("mig-configs")
+
+
+def read_mig(part: Part, group: str, origin: str, notes: Notes) -> list[MigPartedConfig]:
+    """Return every config of a file, sorted by name."""
+    for key, value in part.items():
+        if key not in ("version", "mig-configs"):
+            notes.error("GS850", value, f"mig-parted has no field {shorten(key)}: {_MIG_REFUSED}", "remove it", on_key=True)
+    if part.at("version").value != "v1":
+        notes.error("GS850", part.at("version"), f"the version is not v1: {_MIG_REFUSED}", "write version: v1", on_key=True)
+    return [_config(name, rows, group, origin, notes) for name, rows in part.at("mig-configs").items()]
+
+
+def _config(name: str, rows: Part, group: str, origin: str, notes: Notes) -> MigPartedConfig:
+    config = MigPartedConfig(name=name, group=group, origin=f"{origin}, MIG config {shorten(name)}", part=rows)
+    entries = [_entry(row, notes) for row in rows.entries()]
+    for row, entry in zip(rows.entries(), entries, strict=True):
+        if entry is None:
+            _ = row.whole  # its finding is about the whole entry
+    if not entries:
+        notes.error(
+            "GS850",
+            rows,
+            f"config {shorten(name)} has no list of entries: {_MIG_REFUSED}",
+            "write `- devices: all` and `mig-enabled: false` below it",
+            on_key=True,
+        )
+    good = tuple(entry for entry in entries if entry is not None)
+    return replace(config, entries=good, works=bool(entries) and len(good) == len(entries))
+
+
+def _entry(row: Part, notes: Notes) -> MigEntry | None:
+    for key, value in row.items():
+        if key not in _FIELDS:
+            close = nearest(key[:40], _FIELDS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"the fields are {join_words(_FIELDS)}"
+            notes.error("GS850", value, f"mig-parted has no field {shorten(key)}: {_MIG_REFUSED}", hint, on_key=True)
+            return None
+    devices, enabled = row.at("devices"), row.at("mig-enabled")
+    gpus = _gpus(devices)
+    if gpus is None and devices.value != "all":
+        hint = f"write devices: [{devices.count}]" if devices.count is not None else "write devices: all, or devices: [0, 1]"
+        problem = f"devices: {shown(devices.whole)} is neither `all` nor a list of numbers"
+        notes.error("GS850", devices, f"{problem}: {_MIG_REFUSED}", hint)
+        return None
+    if enabled.truth is None:
+        notes.error("GS850", enabled, f"mig-enabled is neither true nor false: {_MIG_REFUSED}", "write mig-enabled: true")
+        return None
+    layout = _layout(row.at("mig-devices"), notes)
+    if layout is None:
+        return None
+    if layout and not enabled.truth:
+        notes.error(
+            "GS850",
+            row.at("mig-devices"),
+            f"mig-devices with mig-enabled: false: {_MIG_REFUSED}",
+            "write mig-enabled: true",
+            on_key=True,
+        )
+        return None
+    given = row.at("device-filter")
+    filters = [given.text] if given.text else [one.text for one in given.entries()]
+    return MigEntry(part=row, filters=tuple(filters), gpus=gpus, enabled=bool(enabled.truth), layout=layout)
+
+
+def _gpus(devices: Part) -> tuple[int, ...] | None:
+    if not isinstance(devices.value, list):
+        return None
+    indexes = [entry.count for entry in devices.entries()]
+    known = tuple(index for index in indexes if index is not None and 0 <= index < 1024)
+    return known if known and len(known) == len(indexes) else None
+
+
+def _layout(part: Part, notes: Notes) -> tuple[tuple[str, int], ...] | None:
+    counts = []
+    for profile, count in part.items():
+        if count.count is None or count.count < 0:
+            notes.error(
+                "GS850", count, f"the count of {shorten(profile)} is not a number: {_MIG_REFUSED}", "write a whole number"
+            )
+            return None
+        if count.count:
+            counts.append((profile, count.count))
+    return tuple(counts)
+
+
+_VGPU_REFUSED = "NVIDIA's vGPU device manager refuses the file"
 _KERNEL = re.compile(r"([1-9][0-9]?)\.(0|[1-9][0-9]{0,2})(?![0-9])")
 _HINT = "an intent has one type for each pool, as many as fit on a GPU: correct the config, or leave the node out"
 
@@ -30,18 +124,18 @@ class Machines(Struct):
     origin: str
 
 
-def is_config(part: Part) -> bool:
+def is_vgpu_config(part: Part) -> bool:
     """Whether a document is a file of the vGPU device manager."""
     return not part.has("kind") and part.has("vgpu-configs")
 
 
-def read(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuManagerConfig]:
+def read_vgpu(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuManagerConfig]:
     """Return every config of a file."""
     for key, value in part.items():
         if key not in ("version", "vgpu-configs"):
-            notes.error("GS850", value, f"it has no field {shorten(key)}: {_REFUSED}", "remove it", on_key=True)
+            notes.error("GS850", value, f"it has no field {shorten(key)}: {_VGPU_REFUSED}", "remove it", on_key=True)
     if part.at("version").value != "v1":
-        notes.error("GS850", part.at("version"), f"the version is not v1: {_REFUSED}", "write version: v1", on_key=True)
+        notes.error("GS850", part.at("version"), f"the version is not v1: {_VGPU_REFUSED}", "write version: v1", on_key=True)
     return [
         VgpuManagerConfig(
             name=name,
@@ -76,7 +170,7 @@ def kernel(node: ImportedNode) -> str:
     return found[0] if found else ""
 
 
-def of_node(node: ImportedNode, facts: Facts, notes: Notes) -> Machines | None:
+def machines_of_node(node: ImportedNode, facts: Facts, notes: Notes) -> Machines | None:
     """Return what the node becomes; None if its config is none of an intent: findings say why."""
     label = node.labels.get(NVIDIA.vgpu_label, "")
     part = node.part.at("metadata", "labels", NVIDIA.vgpu_label)

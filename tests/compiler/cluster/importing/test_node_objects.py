@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpushare.cluster.importing import card_names
+from gpushare.cluster.importing import node_objects
 from gpushare.facts.catalog import cards
 from gpushare.facts.nodes import clouds
 from tests.compiler.cluster.importing.imports import errors, imported, node
@@ -16,13 +16,13 @@ from tests.compiler.cluster.importing.imports import errors, imported, node
     ],
 )
 def test_machine_type_gives_the_card_without_a_card_label(machine: str, found: tuple[tuple[str, ...], str]) -> None:
-    assert card_names.of_labels({"node.kubernetes.io/instance-type": machine}, None) == found
+    assert node_objects.cards_of_labels({"node.kubernetes.io/instance-type": machine}, None) == found
 
 
 @pytest.mark.parametrize("card_id", cards.ids())
 def test_the_product_that_gfd_labels_is_the_card_with_and_without_sharing(card_id: str) -> None:
     product = cards.load(card_id).product
-    assert [card_names.of_product(name) for name in (product, f"{product}-SHARED")] == [card_id, card_id]
+    assert [node_objects.card_of_product(name) for name in (product, f"{product}-SHARED")] == [card_id, card_id]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_product_that_gfd_labels_is_the_card_with_and_without_sharing(card_i
     ],
 )
 def test_a_label_of_old_drivers_is_known_and_a_variant_is_not_its_namesake(label: str, card: str | None) -> None:
-    assert card_names.of_product(label) == card
+    assert node_objects.card_of_product(label) == card
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_label_of_old_drivers_is_known_and_a_variant_is_not_its_namesake(label
     ],
 )
 def test_gkes_name_of_an_accelerator_is_its_card(accelerator: str, card: str) -> None:
-    assert card_names.of_labels({"cloud.google.com/gke-accelerator": accelerator}, None)[0] == (card,)
+    assert node_objects.cards_of_labels({"cloud.google.com/gke-accelerator": accelerator}, None)[0] == (card,)
 
 
 @pytest.mark.parametrize(("machine", "believed"), [("p5e.48xlarge", 8), ("p6-b300.48xlarge", 8), ("p6e-gb200.36xlarge", 4)])

@@ -103,7 +103,7 @@ class Standing(Enum):
     LEAVES = "leaves"
 
 
-class Selection(Struct):
+class PoolSelection(Struct):
     """Whether the pool `pool` still selects this node. `pods` returns the pods on the node. For one run and thread.
 
     An order releases the node at once; a selecting label that is gone, after a wait: the labels of node and GPU feature

@@ -41,7 +41,7 @@ class GoalPin(Struct):
     layout: Layout
 
 
-class History(Struct):
+class ConfigHistory(Struct):
     """The configs of one program of nodes: `now`, by name, and `former` sets, newest first, which nodes may still have."""
 
     now: Mapping[str, Any] = NOTHING
@@ -50,14 +50,14 @@ class History(Struct):
     def __bool__(self) -> bool:
         return bool(self.now or self.former)
 
-    def followed_by(self, now: Mapping[str, Any]) -> "History":
+    def followed_by(self, now: Mapping[str, Any]) -> "ConfigHistory":
         """Return the history when `now` is in use. Former sets have no name that is repeated or in use; none is empty."""
         former, seen = [], set(now)
         for older in (self.now, *self.former):
             if kept := {name: config for name, config in older.items() if name not in seen}:
                 former.append(kept)
             seen |= set(kept)
-        return History(now=now, former=tuple(former[:GENERATIONS]))
+        return ConfigHistory(now=now, former=tuple(former[:GENERATIONS]))
 
     def every(self) -> dict[str, Any]:
         """Return every config that a node may still use, by name: the current set and the former ones."""
@@ -82,10 +82,10 @@ class Lock(Struct):
     intent: str = ""
     files: Mapping[str, str] = NOTHING
     goals: Mapping[str, GoalPin] = NOTHING
-    profiles: History = History()
-    mig_configs: History = History()
-    vgpu_configs: History = History()
-    manager_configs: History = History()
+    profiles: ConfigHistory = ConfigHistory()
+    mig_configs: ConfigHistory = ConfigHistory()
+    vgpu_configs: ConfigHistory = ConfigHistory()
+    manager_configs: ConfigHistory = ConfigHistory()
     vendors: tuple[str, ...] = ()
     stacks: Mapping[str, Mapping[str, str]] = NOTHING
     dra: Mapping[str, Any] = NOTHING
@@ -148,7 +148,7 @@ _HISTORIES = {
 def _lock(document: Mapping[str, Any]) -> Lock:
     goals = document["goals"].items()
     histories = {
-        name: History(now=document.get(now, {}), former=tuple(document.get(former, ())))
+        name: ConfigHistory(now=document.get(now, {}), former=tuple(document.get(former, ())))
         for name, (now, former) in _HISTORIES.items()
     }
     return Lock(

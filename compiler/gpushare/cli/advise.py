@@ -141,7 +141,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     else:
         history = _from_file(usage, window)
     history = advising.of_pools(history, read.plan)
-    settings = advising.Settings(
+    settings = advising.Caution(
         risk=risk, isolation=Isolation(isolation), min_seconds=min_history, min_containers=min_containers
     )
     advice = advising.advise(read.plan, read.text.data, pipeline.findings_of, history, priced, settings, pools)

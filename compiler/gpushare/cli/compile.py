@@ -86,7 +86,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     directory = Path(output) if output else inputs.bundle_of(intent)
     read = inputs.judged(inputs.compiled(intent, directory, overlays=overlays), directory)
     form = report.chosen(style)
-    for_programs = form in {report.Format.JSON, report.Format.SARIF}
+    for_programs = form in {report.FindingFormat.JSON, report.FindingFormat.SARIF}
     files = [artifact.path for artifact in read.artifacts]
     report.report(read.findings, read.text.texts, form, as_product=for_programs, accepted=read.accepted, files=files)
     code = report.verdict(read.findings, strict=strict)
@@ -114,26 +114,26 @@ def _compile_fleet(file: str, *, check: bool, style: str | None, strict: bool) -
 
     form = report.chosen(style)
 
-    def make(cluster: fleet.Cluster) -> fleet.Made:
+    def make(cluster: fleet.FleetCluster) -> fleet.Made:
         directory = Path(cluster.output)
         read = inputs.judged(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), directory)
         result = in_order(list(read.findings)), read.accepted, [artifact.path for artifact in read.artifacts]
-        if form in (report.Format.TEXT, report.Format.GITHUB):
+        if form in (report.FindingFormat.TEXT, report.FindingFormat.GITHUB):
             report.report(read.findings, read.text.texts, form, as_product=False, accepted=read.accepted)
         code = report.verdict(read.findings, strict=strict)
         if code is not ExitCode.DONE:
             return fleet.Made(code=code, outcome="findings", text=report.counted(*result[:2]), result=result)
         code, text = _bundle(read, directory, write=not check)
-        if form is report.Format.JSON:
+        if form is report.FindingFormat.JSON:
             streams.warn(text)
         outcome = "stale" if code is ExitCode.CHANGES else "current" if check else "compiled"
         return fleet.Made(code=code, outcome=outcome, text=text, result=result)
 
     done = fleet.run(file, form, make)
-    if form is report.Format.JSON:
+    if form is report.FindingFormat.JSON:
         results = [one.made.result and finding_formats.document(*one.made.result) for one in done]
         streams.product(emit.json_text(fleet.document("FleetResult", "findings", done, results, fleet.worst(done))))
-    elif form is report.Format.SARIF:
+    elif form is report.FindingFormat.SARIF:
         failed = [one for one in done if one.made.result is None]
         streams.warn("".join(one.message for one in failed))
         judged = {one.cluster.name: one.made.result[:2] for one in done if one.made.result}

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpushare.cli import failure, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
-from gpushare.cli.report import Format
+from gpushare.cli.report import FindingFormat
 from gpushare.core.diagnostics import Finding
 from gpushare.core.wording import pluralize, visible
 from gpushare.intent.gitops import TOOLS
@@ -21,7 +21,7 @@ _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT
 _FAILED = {ExitCode.FINDINGS: "findings", ExitCode.COULD_NOT_RUN: "could-not-run", ExitCode.BUG: "bug"}
 
 
-class Cluster(Struct):
+class FleetCluster(Struct):
     """One cluster of the file. Paths are relative to the working directory or absolute, and never look like options."""
 
     name: str
@@ -42,12 +42,12 @@ class Made(Struct):
 class Done(Struct):
     """What became of a cluster, and what was said on stderr. Where the command failed, the made has no result."""
 
-    cluster: Cluster
+    cluster: FleetCluster
     made: Made
     message: str
 
 
-def run(file: str, form: Format, make: Callable[[Cluster], Made]) -> list[Done]:
+def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Made]) -> list[Done]:
     """Return what became of every cluster that the file lists. Raises FindingsError if the file has findings."""
     done: list[Done] = []
     clusters = _read(file, form)
@@ -102,7 +102,7 @@ def document(kind: str, key: str, done: list[Done], results: list[Any], code: Ex
     return {"apiVersion": "gpushare.dev/v1", "kind": kind, "clusters": clusters, "exitCode": code}
 
 
-def _read(file: str, form: Format) -> list[Cluster]:
+def _read(file: str, form: FindingFormat) -> list[FleetCluster]:
     absent = "list the clusters in it: clusters: {north: {intent: base.yaml, output: clusters/north/bundle}}"
     text = source.read(*streams.read(file, source.MAX_BYTES, absent))
     findings = list(text.findings or schema.violations(text.data, "fleet.v1", ()))
@@ -110,22 +110,22 @@ def _read(file: str, form: Format) -> list[Cluster]:
     clusters = [] if findings else [_cluster(folder, *entry) for entry in text.data["clusters"].items()]
     findings = findings or list(_shared_folders(clusters)) or list(_shared_targets(clusters))
     if findings:
-        as_product = form in (Format.JSON, Format.SARIF)
+        as_product = form in (FindingFormat.JSON, FindingFormat.SARIF)
         report.report([text.locate(finding) for finding in findings], text, form, as_product=as_product)
         raise FindingsError(ExitCode.FINDINGS)
     return clusters
 
 
-def _cluster(folder: Path, name: str, written: dict[str, Any]) -> Cluster:
+def _cluster(folder: Path, name: str, written: dict[str, Any]) -> FleetCluster:
     def path(text: str) -> str:
         joined = str(folder / text)
         return f"./{joined}" if joined.startswith("-") else joined  # `-` is standard input, `--x` an option
 
     overlays = tuple(map(path, written.get("overlays", ())))
-    return Cluster(name=name, intent=path(written["intent"]), overlays=overlays, output=path(written["output"]))
+    return FleetCluster(name=name, intent=path(written["intent"]), overlays=overlays, output=path(written["output"]))
 
 
-def _shared_folders(clusters: list[Cluster]) -> Iterator[Finding]:
+def _shared_folders(clusters: list[FleetCluster]) -> Iterator[Finding]:
     def shared(name: str, message: str) -> Finding:
         hints = ("give each cluster a folder of its own",)
         return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
@@ -141,7 +141,7 @@ def _shared_folders(clusters: list[Cluster]) -> Iterator[Finding]:
             yield shared(name, f"the folder is inside that of the cluster {around}")
 
 
-def _shared_targets(clusters: list[Cluster]) -> Iterator[Finding]:
+def _shared_targets(clusters: list[FleetCluster]) -> Iterator[Finding]:
     """Yield each cluster that a GitOps tool syncs from the folder, by the Applications or onto the server of one before it.
 
     Warns of an output that is not the folder that is synced.
@@ -162,7 +162,7 @@ def _shared_targets(clusters: list[Cluster]) -> Iterator[Finding]:
         streams.warn(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
 
 
-def _targets(cluster: Cluster) -> Iterator[tuple[str, str, dict[tuple[str, ...], str]]]:
+def _targets(cluster: FleetCluster) -> Iterator[tuple[str, str, dict[tuple[str, ...], str]]]:
     """Yield each tool that syncs a cluster, from which folder, and what no other may have, with the message if one does.
 
     Reads the intent alone. What cannot be read has none: the cluster's own compile reports it.

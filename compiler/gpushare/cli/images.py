@@ -150,7 +150,7 @@ def _warn(omissions: list[Omission]) -> None:
         streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
 
 
-class Images(Struct):
+class ImageList(Struct):
     """The images of one intent or bundle, and its upstream charts. `omissions`: what of the images and charts is not known."""
 
     pulled: tuple[Pulled, ...]
@@ -158,13 +158,13 @@ class Images(Struct):
     omissions: tuple[Omission, ...] = ()
 
 
-def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Images:
+def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> ImageList:
     """Return the images of an intent. Raises FindingsError for one with errors."""
     read = inputs.valid(intent, overlays, strict=strict)
     return _of_files({artifact.path: artifact.text for artifact in read.artifacts}, intent)
 
 
-def _of_bundle(directory: Path) -> Images:
+def _of_bundle(directory: Path) -> ImageList:
     """Return the images of a bundle. Raises CouldNotRunError for a folder that is none."""
     files = inputs.read_files(directory, (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml", lock.FILE))
     if not set(_NEEDED) <= files.keys():
@@ -177,7 +177,7 @@ def _of_bundle(directory: Path) -> Images:
     return _of_files({path: data.decode() for path, data in files.items()}, str(directory))
 
 
-def _of_files(texts: Mapping[str, str], name: str) -> Images:
+def _of_files(texts: Mapping[str, str], name: str) -> ImageList:
     """Return the images that the values of a bundle's charts name. The version of NVIDIA's chart is in images.txt."""
     values = _values(texts, "chart/values.yaml", name)
     image = values.get("image")
@@ -196,7 +196,7 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
         return replace(fixed, pulled=pulled)
     chart = images.chart_of(listed, stack)
     omissions = (*fixed.omissions, *(() if chart else (_without_chart(stack, name),)))
-    found = Images(pulled=pulled, charts=(*([chart] if chart else []), *fixed.charts), omissions=omissions)
+    found = ImageList(pulled=pulled, charts=(*([chart] if chart else []), *fixed.charts), omissions=omissions)
     unknown = next((line for line in listed.splitlines() if _UNKNOWN in line), "")
     if unknown:
         return replace(found, omissions=(*omissions, _without_tags(unknown)))
@@ -205,16 +205,16 @@ def _of_files(texts: Mapping[str, str], name: str) -> Images:
     return replace(found, pulled=(*pulled, *of_chart))
 
 
-def _of_amd(listed: str) -> Images:
+def _of_amd(listed: str) -> ImageList:
     """Return what the text of images.txt says of AMD's chart."""
     chart = images.amd_chart_of(listed)
     if chart is None:
-        return Images(pulled=())
+        return ImageList(pulled=())
     lists = next((line for line in listed.splitlines() if line.startswith(OF_SUBCHARTS)), "")
     text = f"gpushare does not know the images of the subcharts of {chart.name}"
     hint = f"list them with `{lists.partition(': ')[2]}`"
     lacking = (Omission(text=text, message=f"the list is incomplete: {text}", hint=hint),) if lists else ()
-    return Images(pulled=images.of_amd(listed), charts=(chart,), omissions=lacking)
+    return ImageList(pulled=images.of_amd(listed), charts=(chart,), omissions=lacking)
 
 
 def _without_chart(stack: str, name: str) -> Omission:

@@ -157,7 +157,7 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
     Returns the worst exit code, as `compile --fleet`; changes count only with `exit_code`.
     """
 
-    def make(cluster: fleet.Cluster) -> fleet.Made:
+    def make(cluster: fleet.FleetCluster) -> fleet.Made:
         directory = Path(cluster.output)
         if not (directory / lock.FILE).is_file() and not (directory / "chart").is_dir():
             inputs.refuse_errors(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), strict=strict)
@@ -166,7 +166,7 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
         code, outcome = (ExitCode.DONE, "unchanged") if comparison.is_empty else (ExitCode.CHANGES, "changes")
         return fleet.Made(code=code, outcome=outcome, text=comparison_words.format_summary(comparison), result=comparison)
 
-    done = fleet.run(file, report.Format.JSON if style == "json" else report.Format.TEXT, make)
+    done = fleet.run(file, report.FindingFormat.JSON if style == "json" else report.FindingFormat.TEXT, make)
     code = fleet.worst(done)
     if code is ExitCode.DONE and any(one.made.outcome == "new" for one in done):
         code = ExitCode.CHANGES

@@ -16,7 +16,7 @@ from gpushare.report.terminal import BOLD, CYAN, RED, YELLOW, Style, width
 TAB = "    "
 
 
-class Format(StrEnum):
+class FindingFormat(StrEnum):
     """How findings are written."""
 
     TEXT = "text"
@@ -36,11 +36,11 @@ Texts = LineSource | Mapping[str, LineSource]
 """The text of all findings, or that of each file: a finding on a file that is not in it has no excerpt."""
 
 
-def chosen(name: str | None) -> Format:
+def chosen(name: str | None) -> FindingFormat:
     """Return the requested format; by default GitHub's on GitHub Actions, else text."""
     if name:
-        return Format(name)
-    return Format.GITHUB if os.environ.get("GITHUB_ACTIONS") == "true" else Format.TEXT
+        return FindingFormat(name)
+    return FindingFormat.GITHUB if os.environ.get("GITHUB_ACTIONS") == "true" else FindingFormat.TEXT
 
 
 def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
@@ -51,7 +51,7 @@ def verdict(findings: Sequence[Finding], *, strict: bool) -> ExitCode:
 def report(  # noqa: PLR0913 - the parts of one report
     findings: Sequence[Finding],
     lines: Texts,
-    style: Format,
+    style: FindingFormat,
     *,
     as_product: bool,
     accepted: Sequence[Accepted] = (),
@@ -62,16 +62,18 @@ def report(  # noqa: PLR0913 - the parts of one report
     `files` are the bundle's, for the Findings document of a compile.
     """
     ordered = in_order(list(findings))
-    if style is Format.TEXT:
+    if style is FindingFormat.TEXT:
         if as_product:
             streams.write(text(ordered, lines, terminal.detect_style(sys.stdout), accepted))
         elif ordered:
             streams.warn(text(ordered, lines, terminal.detect_style(sys.stderr), accepted))
         return
-    if style is Format.JSON:
+    if style is FindingFormat.JSON:
         written = finding_formats.json_text(ordered, accepted, files)
     else:
-        written = (finding_formats.github_text if style is Format.GITHUB else finding_formats.sarif_text)(ordered, accepted)
+        written = (finding_formats.github_text if style is FindingFormat.GITHUB else finding_formats.sarif_text)(
+            ordered, accepted
+        )
     if as_product:
         streams.product(written)
     else:

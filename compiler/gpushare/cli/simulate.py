@@ -114,7 +114,7 @@ def _simulate(
     prices: Sequence[Mapping[str, Price]],
     scoring: str,
 ) -> Simulations:
-    settings = engine.Settings(scoring=engine.Scoring(scoring))
+    settings = engine.SimulationSettings(scoring=engine.Scoring(scoring))
     intents = []
     for one, priced in zip(read, prices, strict=True):
         offered = supply.of(one.plan, priced)

@@ -19,7 +19,7 @@ from gpushare.offering.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
 from gpushare.report import simulation
 from gpushare.report import size as report
-from gpushare.study.sizing import Comparison, compare, intent, size
+from gpushare.study.sizing import CardComparison, compare, intent, size
 from gpushare.study.workload import requests
 from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace
@@ -205,7 +205,7 @@ def command(  # noqa: PLR0913 - one for each option that is not of the users
     return ExitCode.FINDINGS if best is None or best.suffices is False else ExitCode.DONE
 
 
-def _print_intent(compared: Comparison) -> None:
+def _print_intent(compared: CardComparison) -> None:
     """Write the intent to stdout; to stderr that it does not suffice, or that there is none."""
     found = compared.best or compared.sizings[0]
     if found.best is not None:

@@ -1,7 +1,7 @@
 """What one container may use before and after, and what happens above it: from the pools' entries, as plain values."""
 
 from gpushare.compare.changes import Amount, CapChange
-from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.compare.snapshots import OfferedDevice, PoolSide
 from gpushare_node.contract.struct import replace
 
 
@@ -24,7 +24,7 @@ def caps(old: PoolSide | None, new: PoolSide | None) -> tuple[CapChange, ...]:
     )
 
 
-def _mixed(cap: CapChange, old: Device | None, new: Device | None) -> CapChange:
+def _mixed(cap: CapChange, old: OfferedDevice | None, new: OfferedDevice | None) -> CapChange:
     """Return the change with what containers of both caps may use together, if that is more than the device has.
 
     A container keeps a cap that is lowered, so as many as there were may run beside those that start on the added shares.
@@ -48,7 +48,7 @@ def _ends_all(old: PoolSide | None, new: PoolSide | None) -> bool:
     return old.card != new.card or (old.profile != new.profile and (old.has_daemon or new.has_daemon))
 
 
-def _device(side: PoolSide | None, profile: str | None, resource: str) -> Device | None:
+def _device(side: PoolSide | None, profile: str | None, resource: str) -> OfferedDevice | None:
     devices = (device for gpu in (side.gpus if side else ()) for device in gpu)
     return next((one for one in devices if (one.profile, one.resource) == (profile, resource)), None)
 

@@ -150,7 +150,7 @@ class CostChange(Struct):
     after: float | None
 
 
-class Costs(Struct):
+class CostChanges(Struct):
     """What an hour of all GPUs costs, by pool, sorted by name."""
 
     currency: str
@@ -185,7 +185,7 @@ class Comparison(Struct):
     effects: tuple[Effect, ...] = ()
     outages: tuple[Outage, ...] = ()
     intent: tuple[SettingChange, ...] = ()
-    costs: Costs | None = None
+    costs: CostChanges | None = None
 
     @property
     def is_empty(self) -> bool:

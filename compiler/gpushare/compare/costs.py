@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from gpushare.compare.changes import CostChange, Costs
+from gpushare.compare.changes import CostChange, CostChanges
 from gpushare.compare.sides import Side
 from gpushare.core import prices
 from gpushare.core.prices import Price
 
 
-def costs(old: Side, new: Side) -> Costs | None:
+def costs(old: Side, new: Side) -> CostChanges | None:
     """Return the costs of both sides; None without prices, or if they have several currencies.
 
     A side without prices has those of the other: then the costs differ by the GPUs alone.
@@ -20,7 +20,7 @@ def costs(old: Side, new: Side) -> Costs | None:
     before, after = (_costs(side, each) for side, each in zip((old, new), known, strict=True))
     names = sorted(before.keys() | after.keys())
     pools = tuple(CostChange(pool=name, before=before.get(name, 0.0), after=after.get(name, 0.0)) for name in names)
-    return Costs(currency=every[0].currency, pools=pools)
+    return CostChanges(currency=every[0].currency, pools=pools)
 
 
 def _costs(side: Side, known: Mapping[str, Price]) -> dict[str, float | None]:

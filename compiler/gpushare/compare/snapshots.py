@@ -21,7 +21,7 @@ _WHOLE = "spx_nps1"
 """What AMD's driver calls a GPU that it does not divide."""
 
 
-class Device(Struct):
+class OfferedDevice(Struct):
     """One device of a node: a whole GPU (`profile` None, AMD's spx_nps1 too) or an instance."""
 
     resource: str
@@ -31,7 +31,7 @@ class Device(Struct):
     memory_mib: int | None = None
 
 
-Gpu = tuple[Device, ...]
+Gpu = tuple[OfferedDevice, ...]
 
 
 class PoolSide(Struct):
@@ -124,10 +124,10 @@ def of_policy(wanted: Policy, geometry: Geometry | None = None, clean: Callable[
         for gpu in wanted.gpus
         for profile, start, size in _placed(gpu, shares, places, geometry.units if geometry else 1)
     ]
-    gpus: list[list[Device]] = [[] for _ in wanted.gpus]
+    gpus: list[list[OfferedDevice]] = [[] for _ in wanted.gpus]
     for one in devices:
         gpus[one.gpu].append(
-            Device(
+            OfferedDevice(
                 resource=one.resource,
                 profile=None if one.profile == _WHOLE else one.profile,
                 start=one.start,
@@ -204,7 +204,7 @@ def _placed(
 
 def released(pool: PoolSide) -> tuple[Gpu, ...]:
     """Return the pool's GPUs after gpushare released them: whole, not shared."""
-    return tuple((Device(resource=pool.vendor.whole_gpu, profile=None, start=0, replicas=1),) for _ in pool.gpus)
+    return tuple((OfferedDevice(resource=pool.vendor.whole_gpu, profile=None, start=0, replicas=1),) for _ in pool.gpus)
 
 
 def exclusive(pool: PoolSide) -> PoolSide:

@@ -33,7 +33,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
-class Share(Struct):
+class SizeOrPercent(Struct):
     """A size that is either absolute (`bytes`) or relative (`percent`, in hundredths of a percent)."""
 
     bytes: int | None = None
@@ -94,15 +94,15 @@ def parse_percent(value: object) -> int | None:
     return int(match[1]) * 100 + int((match[2] or "0").ljust(4, "0")[:4]) // 100 if match else None
 
 
-def parse_share(value: object) -> Share | None:
+def parse_share(value: object) -> SizeOrPercent | None:
     """Return a quantity of bytes (zero allowed) or a percentage; None for anything else."""
     percent = parse_percent(value)
     if percent is not None:
-        return Share(percent_hundredths=percent)
+        return SizeOrPercent(percent_hundredths=percent)
     if value in (0, "0") and not isinstance(value, bool):
-        return Share(bytes=0)
+        return SizeOrPercent(bytes=0)
     size = parse_quantity(value)
-    return None if size is None else Share(bytes=size)
+    return None if size is None else SizeOrPercent(bytes=size)
 
 
 def show_bytes(size: int) -> str:

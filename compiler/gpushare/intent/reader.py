@@ -10,7 +10,7 @@ from typing import Any, TypeVar, assert_never
 
 from gpushare.core import prices
 from gpushare.core.prices import Price
-from gpushare.core.units import Share, parse_duration, parse_quantity, parse_share
+from gpushare.core.units import SizeOrPercent, parse_duration, parse_quantity, parse_share
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
@@ -23,11 +23,11 @@ from gpushare.intent.types import (
     ComputeGroup,
     Dra,
     DraVia,
-    Driver,
     Enforcement,
     Exclusive,
     Expression,
     Goal,
+    GpuDriver,
     Instances,
     Intent,
     Interval,
@@ -130,7 +130,7 @@ def _platform(document: Document) -> Platform:
         dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
-        driver=None if driver is None else Driver(**driver),
+        driver=None if driver is None else GpuDriver(**driver),
         vgpu_manager=VgpuManager(**document["vgpuManager"]) if "vgpuManager" in document else None,
         registry=document.get("registry"),
         charts=document.get("charts"),
@@ -283,7 +283,7 @@ def _bytes(value: str | float) -> int:
     return _known(parse_quantity(value if isinstance(value, str) else int(value)), value)
 
 
-def _share(value: str | float) -> Share:
+def _share(value: str | float) -> SizeOrPercent:
     return _known(parse_share(value if isinstance(value, str) else int(value)), value)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpushare.core.prices import Price
-from gpushare.core.units import Share
+from gpushare.core.units import SizeOrPercent
 from gpushare_node.contract.names import OPERATOR_RUNTIME_CLASS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
@@ -266,7 +266,7 @@ class Memory(Struct):
     """
 
     cap: CapValue | tuple[tuple[str, CapValue], ...] | None = None
-    reserve: Share | None = None
+    reserve: SizeOrPercent | None = None
     oversubscribe_percent: int = 100
 
 
@@ -278,7 +278,7 @@ class Enforcement(Struct):
 
     action: Action = Action.KILL
     grace_seconds: int = 10
-    tolerance: Share = Share(bytes=0)
+    tolerance: SizeOrPercent = SizeOrPercent(bytes=0)
     mechanism: Mechanism = Mechanism.AUTO
     notice_seconds: int | None = None
 
@@ -322,7 +322,7 @@ class Pool(Struct):
         return self.sharing.mode
 
 
-class Driver(Struct):
+class GpuDriver(Struct):
     """The GPU driver that the operator installs; a field that is None is left to the operator."""
 
     repository: str | None = None
@@ -384,7 +384,7 @@ class Platform(Struct):
     stack: NvidiaStack = NvidiaStack.GPU_OPERATOR
     version: str | None = None
     partitioner: Partitioner = Partitioner.GPUSHARE
-    driver: Driver | None = None
+    driver: GpuDriver | None = None
     vgpu_manager: VgpuManager | None = None
     registry: str | None = None
     charts: str | None = None

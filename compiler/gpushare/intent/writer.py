@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from gpushare.core import emit, prices
-from gpushare.core.units import Share, show_bytes, show_duration
+from gpushare.core.units import SizeOrPercent, show_bytes, show_duration
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
@@ -239,7 +239,7 @@ def _cap(cap: CapValue) -> str:
     return cap.value if isinstance(cap, CapWord) else show_bytes(cap)
 
 
-def _share(share: Share) -> str | int:
+def _share(share: SizeOrPercent) -> str | int:
     if share.percent_hundredths is None:
         return show_bytes(share.bytes) if share.bytes else 0
     whole, rest = divmod(share.percent_hundredths, 100)

@@ -31,7 +31,7 @@ class Division(Struct):
     shares: int = 1
 
 
-class Shape(Struct):
+class ClaimShape(Struct):
     """One kind of claim: the template's name, and what the claim asks of a device of the class.
 
     `alternatives`: of which the first that fits is taken; one, which may be empty, if the place of a device does not matter.
@@ -94,11 +94,11 @@ def _capacities(profile: MigProfile) -> Mapping[str, int | None]:
     }
 
 
-def shapes(pool: Pool, card: Card, kinds: tuple[ShareKind, ...], divided: Division) -> tuple[Shape, ...]:
+def shapes(pool: Pool, card: Card, kinds: tuple[ShareKind, ...], divided: Division) -> tuple[ClaimShape, ...]:
     """Return the claims that a pool offers: one for each kind of device, then the pool's sizes."""
     backend = DraDriver(pool, card)
     found = [
-        Shape(
+        ClaimShape(
             template=backend.template(kind.resource),
             device_class=kind.resource,
             alternatives=_alternatives(kind, divided),
@@ -107,7 +107,7 @@ def shapes(pool: Pool, card: Card, kinds: tuple[ShareKind, ...], divided: Divisi
     ]
     whole = next((kind.resource for kind in kinds if kind.profile is None), "")
     found += [
-        Shape(template=backend.template_name(name), device_class=whole, alternatives=({MEMORY: f"{size // MIB}Mi"},))
+        ClaimShape(template=backend.template_name(name), device_class=whole, alternatives=({MEMORY: f"{size // MIB}Mi"},))
         for name, size in sorted(pool.sizes)
     ]
     return tuple(found)

@@ -17,7 +17,7 @@ from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
-from gpushare.offering.claims import Bound, Capacity, Shape
+from gpushare.offering.claims import Bound, Capacity, ClaimShape
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
@@ -120,7 +120,7 @@ def _text(value: str) -> str:
     return f"'{inside}'"
 
 
-def claim(shape: Shape) -> Document:
+def claim(shape: ClaimShape) -> Document:
     """Return the specification of a claim of that shape."""
     first, *others = shape.alternatives
     if not others:

@@ -11,7 +11,7 @@ from gpushare.facts.catalog.image_registry import example_image
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack, Requests
 from gpushare.offering import backends, claims, modes
-from gpushare.offering.claims import Shape
+from gpushare.offering.claims import ClaimShape
 from gpushare.render.gitops.tool import Tool
 from gpushare.render.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
@@ -133,7 +133,7 @@ def _claims(pool: PoolPlan, plan: Plan) -> Iterator[str]:
         yield from (f"Under `limits`: {listed}, in one container of a pod.", "")
 
 
-def _gets(pool: PoolPlan, shape: Shape) -> str:
+def _gets(pool: PoolPlan, shape: ClaimShape) -> str:
     kind = next(one for one in pool.kinds if one.resource == shape.device_class)
     what = f"an instance {kind.profile.name}" if kind.profile else "a GPU"
     if not kind.shared:

@@ -27,11 +27,11 @@ from gpushare.report.document import (
     record,
     words,
 )
-from gpushare.report.model import Card, Cards, Column, Drawing, Form, Format, Lines, Part, Report, Section, Table
+from gpushare.report.model import Cards, Column, Drawing, Form, Format, Lines, PoolCard, Report, ReportPart, Section, Table
 from gpushare.report.usage import moment
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.study.advice import distribution
-from gpushare.study.advice.advised import Advice, BackTest, Change, Distribution, Ending, Estimate, PoolAdvice, Refusal
+from gpushare.study.advice.advised import Advice, AdvisedSharing, BackTest, Distribution, Ending, Estimate, PoolAdvice, Refusal
 from gpushare.study.advice.distribution import CurvePoint
 from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import Struct, replace
@@ -260,13 +260,13 @@ def _cards(found: Found, plans: dict[str, PoolPlan]) -> Section:
     return Section(id="pools", title="Pools", where=Format.PAGE, parts=(shown,))
 
 
-def _card(one: PoolAdvice, plan: PoolPlan, found: Found, intervals: int) -> Card:
+def _card(one: PoolAdvice, plan: PoolPlan, found: Found, intervals: int) -> PoolCard:
     namespaces = [each.namespace for each in one.distributions]
     endings = [
         *(("advised", ending) for ending in (one.change.back_test.endings if one.change else ())),
         *(("now", ending) for ending in (one.present.endings if one.present else ())),
     ]
-    return Card(
+    return PoolCard(
         id=f"pool-{one.pool}",
         name=one.pool,
         tag="change" if one.change else "not advised" if one.refusal else "best as it is",
@@ -284,7 +284,7 @@ def _card(one: PoolAdvice, plan: PoolPlan, found: Found, intervals: int) -> Card
     )
 
 
-def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> Part:
+def _change(one: PoolAdvice, plan: PoolPlan, advice: Advice) -> ReportPart:
     """Return the figures of a pool as they are, and as they are advised."""
     caps = join_words(map(_size, _present_caps(plan))) if _present_caps(plan) else "none"
     present, change = one.present, one.change
@@ -392,7 +392,7 @@ _TEST: Shape[BackTest] = record(
 _BOTH: Shape[tuple[int, int]] = record(
     "both", Member("before", COUNT, lambda both: both[0]), Member("after", COUNT, lambda both: both[1])
 )
-_CHANGE: Shape[Change] = record(
+_CHANGE: Shape[AdvisedSharing] = record(
     "change",
     Member("fields", OBJECT, lambda one: one.fields, "The fields of the pool that change, with their whole new values."),
     Member(

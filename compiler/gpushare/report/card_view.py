@@ -182,7 +182,7 @@ def _layout(number: int, layout: Layout, geometry: Geometry, style: Style) -> st
     return "\n" + title + memory_map.bar(cells, geometry.units, style, indent=5, framed=False)
 
 
-def left_over(instances: Iterable[mig.Instance], geometry: Geometry) -> str:
+def left_over(instances: Iterable[mig.PlacedInstance], geometry: Geometry) -> str:
     """Return in words what of the card no instance uses; empty if nothing is left."""
     placed = tuple(instances)
     memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))

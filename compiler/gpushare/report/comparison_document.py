@@ -9,7 +9,7 @@ from gpushare.compare.changes import (
     CapChange,
     Change,
     Comparison,
-    Costs,
+    CostChanges,
     GpuChange,
     Move,
     Outage,
@@ -105,7 +105,7 @@ _POOL: Shape[PoolChange] = record(
         "What happens to a container above its cap; null: the side does not have the pool.",
     ),
 )
-_COSTS: Shape[Costs] = record(
+_COSTS: Shape[CostChanges] = record(
     "",
     Member("currency", optional(TEXT), lambda costs: costs.currency, "Null if the prices name none."),
     Member("before", _COST, lambda costs: costs.before),

@@ -15,7 +15,7 @@ from gpushare.report import folding, html, pool_facts
 from gpushare.report.comparison_verdict import headline, verdict
 from gpushare.report.effect_words import format_effect
 from gpushare.report.html import section
-from gpushare.report.html_table import Grid, table
+from gpushare.report.html_table import HtmlTable, table
 from gpushare.report.plan_view import known, ranges
 from gpushare.report.setting_words import format_file, format_setting
 from gpushare.resolved.plan import DevicePlan
@@ -92,7 +92,7 @@ def _memory_rows(before: Sequence[MemoryTotals], after: Sequence[MemoryTotals]) 
     yield from ((old["name"], old["value"], new["value"]) for old, new in sums if old["value"] != new["value"])
 
 
-def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) -> Iterable[Grid]:
+def _tables(comparison: Comparison, memory: Sequence[Sequence[MemoryTotals]]) -> Iterable[HtmlTable]:
     moves = [words.format_move(one) for one in comparison.moves]
     yield table("Nodes that change pools", ("Node", "From pool", "To pool", "Pods disturbed"), moves, id="moves")
     capacity = list(words.format_capacity(comparison))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from gpushare.cluster.live.drift import Difference, Kind
+from gpushare.cluster.live.drift import Difference, DriftKind
 from gpushare.cluster.live.snapshot import ReadFailure
 from gpushare.core.wording import pluralize
 from gpushare.report.document import FLAG, Document, Member, Shape, array, fields, record, words
-from gpushare.report.model import Form, Lines, Part, Report, bare
+from gpushare.report.model import Form, Lines, Report, ReportPart, bare
 from gpushare.report.status import UNSEEN
 
 Found = tuple[Sequence[Difference], Sequence[ReadFailure]]
@@ -23,7 +23,7 @@ def report(found: Sequence[Difference], unseen: Sequence[ReadFailure]) -> Report
     )
 
 
-def _parts(found: Sequence[Difference]) -> Iterator[Part]:
+def _parts(found: Sequence[Difference]) -> Iterator[ReportPart]:
     for one in found:
         yield Lines(lines=[f"{one.kind}: {one.subject}"], form=Form.HEADING)
         lines = [f"desired {one.wanted}", f"actual {one.actual}", f"= {one.remedy}"]
@@ -32,7 +32,7 @@ def _parts(found: Sequence[Difference]) -> Iterator[Part]:
 
 _DIFFERENCE: Shape[Difference] = record(
     "",
-    Member("kind", words(Kind), lambda one: one.kind),
+    Member("kind", words(DriftKind), lambda one: one.kind),
     *fields(Difference, "subject", "wanted", "actual", "remedy"),
 )
 DOCUMENT: Document[Found] = Document(

@@ -19,8 +19,8 @@ from gpushare.core import palette, resources
 from gpushare.core.palette import Shades
 from gpushare.core.wording import visible
 from gpushare.report import html_table
-from gpushare.report.html_table import Grid
-from gpushare.report.model import Cards, Format, Lines, Part, Report, Section, Sides, Table
+from gpushare.report.html_table import HtmlTable
+from gpushare.report.model import Cards, Format, Lines, Report, ReportPart, Section, Sides, Table
 from gpushare_node.contract.struct import replace
 
 MAX_UNFOLDED = 12
@@ -31,14 +31,14 @@ _MAX_CELL = 32
 
 def page(report: Report, when: str) -> str:
     """Return the page of a report. `when` is the time of what it says."""
-    tables: list[Grid] = []
+    tables: list[HtmlTable] = []
     head, sections = (list(_shown(parts, tables)) for parts in (report.head, report.sections))
     return render(
         "report.html.j2", tables=tables, report=report, when=when, head=head, sections=sections, most_unfolded=MAX_UNFOLDED
     )
 
 
-def _shown(parts: Iterable[Part], tables: list[Grid]) -> Iterator[Part]:
+def _shown(parts: Iterable[ReportPart], tables: list[HtmlTable]) -> Iterator[ReportPart]:
     """Yield the parts that the page has, with tables as the template reads them, which are added to `tables`."""
     for one in parts:
         if Format.PAGE not in one.where:
@@ -63,7 +63,7 @@ def _shown(parts: Iterable[Part], tables: list[Grid]) -> Iterator[Part]:
                 yield one
 
 
-def render(template: str, *, tables: Iterable[Grid] = (), **values: Any) -> str:
+def render(template: str, *, tables: Iterable[HtmlTable] = (), **values: Any) -> str:
     """Return the page of this template. `tables` are all those that it shows: the style has rules for each kind."""
     rules = "".join(dict.fromkeys(table.rules() for table in tables))
     sizes = "".join(f".w{size} {{ --w: {size}; }}\n" for size in range(2, _MAX_CELL + 1))

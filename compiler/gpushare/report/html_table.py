@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpushare.core.wording import visible
-from gpushare.report.model import Format, Part, Table
+from gpushare.report.model import Format, ReportPart, Table
 
 
-class Grid(Part):
+class HtmlTable(ReportPart):
     """A table as the template reads it. `numbers` and `codes` are the columns that have numbers, and names that people copy.
 
     `headers` are texts of ours, never of an input: they are part of the style. `more` says what is left out.
@@ -60,12 +60,12 @@ def table(  # noqa: PLR0913 - the fields of a table
     codes: Sequence[int] = (),
     most: int | None = None,
     more: str = "",
-) -> Grid:
+) -> HtmlTable:
     """Return a table without the columns in which no row has anything, the first aside; at most `most` rows."""
     shown = [tuple(map(visible, row)) for row in rows]
     left = 0 if most is None else len(shown) - most
     kept = [at for at in range(len(headers)) if at == 0 or any(row[at] not in {"", "-"} for row in shown)]
-    return Grid(
+    return HtmlTable(
         id=id,
         title=title,
         headers=tuple(headers[at] for at in kept),
@@ -76,7 +76,7 @@ def table(  # noqa: PLR0913 - the fields of a table
     )
 
 
-def grid(one: Table[Any]) -> Grid:
+def grid(one: Table[Any]) -> HtmlTable:
     """Return a table of a report as the page shows it."""
     columns = [each for each in one.columns if Format.PAGE in each.where]
     shown = [tuple(each.value(row) for each in columns) for row in one.rows[: one.most_on_page]]
@@ -85,7 +85,7 @@ def grid(one: Table[Any]) -> Grid:
         each for at, each in enumerate(columns) if one.is_fixed or at == 0 or any(row[at] not in {"", "-"} for row in shown)
     ]
     meter = next((each.meter for each in kept if each.meter), None)
-    return Grid(
+    return HtmlTable(
         title=one.title,
         headers=tuple(each.page_header or each.header.capitalize() for each in kept),
         rows=tuple(tuple(row[columns.index(each)] for each in kept) for row in shown),

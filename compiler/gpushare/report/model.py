@@ -44,14 +44,14 @@ class Column(Generic[T], Struct):
     meter: Callable[[T], tuple[int, int]] | None = None
 
 
-class Part(Struct):
+class ReportPart(Struct):
     """A part of a report. `kind` is the macro of the page's template that draws it."""
 
     where: Format = Format.ANY
     kind = ""
 
 
-class Table(Generic[T], Part):
+class Table(Generic[T], ReportPart):
     """A table, which is left out without rows. The page leaves out columns in which no row has anything, except the first.
 
     `most`: rows of the text, and `most_on_page` of the page, None for all; `more` says what is left out in place of how many.
@@ -91,7 +91,7 @@ class Form(StrEnum):
     CODE = "code"
 
 
-class Lines(Part):
+class Lines(ReportPart):
     """Lines, left out if there are none. `intro` stands before them, `lead` in bold directly before the first.
 
     `indent`: the text breaks them at its width, and indents what follows by so much; None: it does not.
@@ -105,7 +105,7 @@ class Lines(Part):
     indent: int | None = None
 
 
-class Drawing(Part):
+class Drawing(ReportPart):
     """A drawing of curves on the page: `paths` are classes of the style and SVG paths in the box of curves.py.
 
     `title` is what it shows in words, `legend` the classes and words of its colours; `top` is what its height is, `ticks` are
@@ -121,7 +121,7 @@ class Drawing(Part):
     top: str = ""
 
 
-class Legend(Part):
+class Legend(ReportPart):
     """What the colours of drawings mean: classes of the style and words."""
 
     kind = "legend"
@@ -129,7 +129,7 @@ class Legend(Part):
     entries: Sequence[tuple[str, str]]
 
 
-class Card(Part):
+class PoolCard(ReportPart):
     """A pool on the page, folded if there are many: who it is, and the parts about it.
 
     `modes` are those of `pools.mode`, before and after. `text` is what a search finds it by.
@@ -138,7 +138,7 @@ class Card(Part):
     kind = "card"
     id: str
     name: str
-    parts: Sequence[Part]
+    parts: Sequence[ReportPart]
     tag: str = ""
     is_harmful: bool = False
     modes: Sequence[Mapping[str, str]] = ()
@@ -147,19 +147,19 @@ class Card(Part):
     text: str = ""
 
 
-class Cards(Part):
+class Cards(ReportPart):
     """The pools of a page, with a search by `search`, and what their colours mean."""
 
     kind = "cards"
     where: Format = Format.PAGE
-    cards: Sequence[Card]
+    cards: Sequence[PoolCard]
     search: str
     legend: Sequence[Mapping[str, str]] = ()
     explained: str = ""
     note: str = ""
 
 
-class Section(Part):
+class Section(ReportPart):
     """Parts under a title, left out without any. The text parts sections by an empty line, and shows no title.
 
     Without a title it is the parts alone.
@@ -168,10 +168,10 @@ class Section(Part):
     kind = "section"
     id: str = ""
     title: str = ""
-    parts: Sequence[Part]
+    parts: Sequence[ReportPart]
 
 
-class Sides(Part):
+class Sides(ReportPart):
     """Parts side by side on the page, each side under its title if it has one."""
 
     kind = "sides"
@@ -179,7 +179,7 @@ class Sides(Part):
     sides: Sequence[Section]
 
 
-def bare(*parts: Part) -> Section:
+def bare(*parts: ReportPart) -> Section:
     """Return parts without a title."""
     return Section(parts=parts)
 
@@ -196,7 +196,7 @@ class Report(Struct):
     verdict: str = ""
     facts: Sequence[Mapping[str, str]] = ()
     as_of: str = "As of {}."
-    head: Sequence[Part] = ()
+    head: Sequence[ReportPart] = ()
     sections: Sequence[Section] = ()
     footer: str = ""
     document: Callable[[], Mapping[str, Any]] = lambda: NOTHING

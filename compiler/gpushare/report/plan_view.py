@@ -12,7 +12,7 @@ from gpushare.report.card_view import left_over
 from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped
 from gpushare.resolved import claim_plan, costs
 from gpushare.resolved.costs import Costs, of_plan
-from gpushare.resolved.plan import DevicePlan, GpuPlan, Plan, PoolPlan, VmPool
+from gpushare.resolved.plan import DevicePlan, GpuLayout, Plan, PoolPlan, VmPool
 from gpushare_node.contract.struct import NOTHING
 
 WHOLE = 8
@@ -143,21 +143,21 @@ def _distinct(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def alike(pool: PoolPlan) -> list[list[GpuPlan]]:
+def alike(pool: PoolPlan) -> list[list[GpuLayout]]:
     """Return the node's GPUs, grouped by equal plans, in the order of the first of each group."""
-    groups: dict[object, list[GpuPlan]] = {}
+    groups: dict[object, list[GpuLayout]] = {}
     for gpu in pool.gpus:
         devices = tuple((one.resource, one.start, one.size, one.replicas, one.cap_mib) for one in devices_of(pool, gpu))
         groups.setdefault((gpu.mig_enabled, devices), []).append(gpu)
     return list(groups.values())
 
 
-def devices_of(pool: PoolPlan, gpu: GpuPlan) -> list[DevicePlan]:
+def devices_of(pool: PoolPlan, gpu: GpuLayout) -> list[DevicePlan]:
     """Return the devices of one GPU."""
     return [device for device in pool.devices if device.gpu == gpu.index]
 
 
-def _gpu(pool: PoolPlan, gpus: Sequence[GpuPlan], style: Style) -> str:
+def _gpu(pool: PoolPlan, gpus: Sequence[GpuLayout], style: Style) -> str:
     """Return the memory map of equal GPUs."""
     gpu, geometry = gpus[0], pool.card.mig
     devices = devices_of(pool, gpu)

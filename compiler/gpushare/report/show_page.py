@@ -12,9 +12,9 @@ from gpushare.offering import backends, modes
 from gpushare.render import readme
 from gpushare.report import folding, html, plan_view, pool_facts
 from gpushare.report.card_view import left_over
-from gpushare.report.html_table import Grid, table
+from gpushare.report.html_table import HtmlTable, table
 from gpushare.resolved.costs import of_plan
-from gpushare.resolved.plan import GpuPlan, Plan, PoolPlan
+from gpushare.resolved.plan import GpuLayout, Plan, PoolPlan
 from gpushare_node.contract.struct import NOTHING
 
 MAX_PODS = 100
@@ -128,14 +128,14 @@ def _memory(pool: PoolPlan, nodes: int | None) -> MemoryTotals:
     return units.memory_of_node(pool.card.memory_mib, len(pool.gpus), devices).of_nodes(nodes)
 
 
-def _resources(pool: PoolPlan, price: Price | None) -> Grid:
+def _resources(pool: PoolPlan, price: Price | None) -> HtmlTable:
     rows = plan_view.resource_rows(pool, price)
     money = (f"{price.currency or 'Cost'} per share-hour",) if price else ()
     headers = ("Resource", "Per node", "Total", "Device", "Cap", *money)
-    return Grid(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
+    return HtmlTable(title="Resources", headers=headers, rows=tuple(rows), numbers=tuple(range(1, len(headers))), codes=(0,))
 
 
-def _claims(pool: PoolPlan, plan: Plan) -> Grid:
+def _claims(pool: PoolPlan, plan: Plan) -> HtmlTable:
     headers = tuple(title.capitalize() for title in plan_view.CLAIM_HEADERS)
     return table("Claims", headers, plan_view.claim_rows(plan, pool), numbers=(1, 2, 3), codes=(0,))
 
@@ -149,7 +149,7 @@ def _shared_pods(cards: Sequence[dict[str, Any]]) -> list[str]:
     return list(texts) if is_shared else []
 
 
-def _map(pool: PoolPlan, gpus: Sequence[GpuPlan]) -> dict[str, Any]:
+def _map(pool: PoolPlan, gpus: Sequence[GpuLayout]) -> dict[str, Any]:
     gpu = gpus[0]
     geometry = pool.card.mig if gpu.mig_enabled else None
     return {

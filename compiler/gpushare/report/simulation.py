@@ -22,7 +22,6 @@ from gpushare.report.document import (
     words,
 )
 from gpushare.report.model import (
-    Card,
     Cards,
     Column,
     Drawing,
@@ -30,8 +29,9 @@ from gpushare.report.model import (
     Format,
     Legend,
     Lines,
-    Part,
+    PoolCard,
     Report,
+    ReportPart,
     Section,
     Sides,
     Table,
@@ -390,7 +390,7 @@ def _pods(pool: PoolOutcome | None) -> int:
     return 0 if pool is None else pool.placed + sum(pool.pending.values())
 
 
-def _card(name: str, sides: Sequence[PoolOutcome | None], intents: Sequence[Simulated], end: int) -> Card:
+def _card(name: str, sides: Sequence[PoolOutcome | None], intents: Sequence[Simulated], end: int) -> PoolCard:
     lost = max(sum(side.pending.values()) if side else 0 for side in sides)
     memory = [None if side is None else _offered_mib(one, side) for one, side in zip(intents, sides, strict=True)]
     scales = _scales([side for side in sides if side], memory, end)
@@ -401,7 +401,7 @@ def _card(name: str, sides: Sequence[PoolOutcome | None], intents: Sequence[Simu
         )
         for one, side, offered in zip(intents, sides, memory, strict=True)
     ]
-    return Card(
+    return PoolCard(
         id=f"pool-{name}",
         name=name,
         tag=f"{pluralize(lost, 'pod')} never ran" if lost else "",
@@ -431,7 +431,7 @@ def _scales(pools: Sequence[PoolOutcome], memory: Sequence[int | None], end: int
     return {name: curves.Scale(end=end, most=number) for name, number in most.items() if number}
 
 
-def _side(pool: PoolOutcome, offered_mib: int | None, scales: Mapping[str, curves.Scale]) -> Iterator[Part]:
+def _side(pool: PoolOutcome, offered_mib: int | None, scales: Mapping[str, curves.Scale]) -> Iterator[ReportPart]:
     """Yield what a pool's numbers say in words, and its curves."""
     nodes = pluralize(pool.nodes, "node") + " needed" * pool.is_open
     mean = _mean_wait(pool)

@@ -24,7 +24,7 @@ from gpushare.report.document import (
     words,
 )
 from gpushare.report.model import Column, Lines, Report, Section, Table, bare
-from gpushare.study.sizing import Comparison, Grant, Option, Sizing, Unfit, intent
+from gpushare.study.sizing import CardComparison, Option, Sizing, UnfitVariant, UserShare, intent
 
 MAX_LAYOUTS = 3
 """How many options of one mode are in the table: a card has dozens of layouts."""
@@ -34,7 +34,7 @@ _Row = tuple[Sizing, Option]
 """An option, and the sizing that it is of."""
 
 
-def report(compared: Comparison) -> Report:
+def report(compared: CardComparison) -> Report:
     """Return the ways to share one card, or the best one of each of several cards; and all about the best."""
     is_alone = len(compared.sizings) == 1
     first, best = compared.sizings[0], compared.best
@@ -70,7 +70,7 @@ def _of_card(found: Sizing) -> Section:
     )
 
 
-def _of_cards(compared: Comparison) -> Section:
+def _of_cards(compared: CardComparison) -> Section:
     """Return each card's best option, the best card first, and why others cannot serve."""
     best = compared.best.best if compared.best else None
     card: Column[_Row] = Column(header="CARD", value=lambda row: row[0].demand.card.id, is_uncut=True)
@@ -142,7 +142,7 @@ def _question(found: Sizing) -> str:
     return f"{join_words(each)}, {nodes} with {pluralize(demand.gpus_per_node, 'GPU')} each"
 
 
-def _order(compared: Comparison) -> str:
+def _order(compared: CardComparison) -> str:
     """Return what decides the order of the cards."""
     if compared.is_by_cost:
         what = "cost of a user" if compared.sizings[0].demand.needs[0].users is None else "cost"
@@ -182,7 +182,7 @@ _NEED: Shape[Need] = record(
     Member("memoryBytes", COUNT, lambda need: need.memory_bytes, "What one user needs."),
     Member("users", optional(COUNT), lambda need: need.users, "How many users; null if as many as fit."),
 )
-_GRANT: Shape[Grant] = record(
+_GRANT: Shape[UserShare] = record(
     "",
     Member("resource", TEXT, lambda grant: grant.kind.resource, "The extended resource that a container asks for."),
     Member(
@@ -260,7 +260,7 @@ _OPTION: Shape[_Row] = record(
     ),
     Member("notes", array(TEXT), lambda row: row[1].notes, "Limits that the option meets, and drivers that it needs."),
 )
-_UNFIT: Shape[Unfit] = record(
+_UNFIT: Shape[UnfitVariant] = record(
     "", Member("mode", _MODE, lambda one: one.variant.word), Member("reason", TEXT, lambda one: one.reason)
 )
 DOCUMENT: Document[Sizing] = Document(
@@ -311,7 +311,7 @@ DOCUMENT: Document[Sizing] = Document(
         ),
     ),
 )
-COMPARISON: Document[Comparison] = Document(
+COMPARISON: Document[CardComparison] = Document(
     name="size-comparison",
     kind="SizeComparison",
     text="The same users on several cards: `gpushare size --card A --card B --format json`.",

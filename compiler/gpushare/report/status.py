@@ -8,7 +8,7 @@ from functools import partial
 
 from gpushare.cluster.live.belief import Observed, Would
 from gpushare.cluster.live.devices import Claim, Grant
-from gpushare.cluster.live.snapshot import Event, Pod, ReadFailure, RuntimeMetrics, Usage
+from gpushare.cluster.live.snapshot import Pod, ReadFailure, RecordedEvent, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import (
     ClaimStatus,
     Holder,
@@ -38,7 +38,7 @@ from gpushare.report.document import (
     record,
     words,
 )
-from gpushare.report.model import Card, Cards, Column, Form, Format, Lines, Part, Report, Section, T, Table, bare
+from gpushare.report.model import Cards, Column, Form, Format, Lines, PoolCard, Report, ReportPart, Section, T, Table, bare
 from gpushare.report.plan_view import known
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
@@ -232,7 +232,7 @@ OVER: tuple[Column[Usage], ...] = (
     Column(header="USED", value=lambda one: _size(one.used), is_number=True),
     Column(header="CAP", value=lambda one: _size(one.cap), is_number=True),
 )
-EVENTS: tuple[Column[Event], ...] = (
+EVENTS: tuple[Column[RecordedEvent], ...] = (
     Column(header="TIME", value=lambda one: one.time or "?"),
     Column(header="REASON", value=lambda one: one.reason),
     Column(header="POD", value=lambda one: f"{one.namespace}/{one.name}"),
@@ -307,7 +307,7 @@ def _pools(seen: Status, *, with_kills: bool) -> Section:
     )
 
 
-def _card(pool: PoolStatus, most: int) -> Card:
+def _card(pool: PoolStatus, most: int) -> PoolCard:
     """Return the card of a pool, with at most so many of its nodes."""
     wrong = [node for node in pool.nodes if _is_wrong(node)]
     ordered = [*wrong, *(node for node in pool.nodes if not _is_wrong(node))]
@@ -317,7 +317,7 @@ def _card(pool: PoolStatus, most: int) -> Card:
     pods = (line.holder.full_name for line in shown)
     left = len(ordered) - most
     more = f"and {pluralize(left, 'node')} more; {max(len(wrong) - most, 0)} of them do not match the plan"
-    return Card(
+    return PoolCard(
         id=f"pool-{pool.name}",
         name=pool.name,
         tag=f"{_readiness(pool)} ready" if pool.observed < len(pool.nodes) else _readiness(pool),
@@ -417,7 +417,7 @@ def _others(seen: Status, *, is_wide: bool, with_kills: bool) -> Iterator[Sectio
     yield _listed("pending", "Pending pods", PENDING, seen.pending, _MAX_NODES)
 
 
-def _text_of_holders(seen: Status, *, is_wide: bool, with_kills: bool) -> Iterator[Part]:
+def _text_of_holders(seen: Status, *, is_wide: bool, with_kills: bool) -> Iterator[ReportPart]:
     """Yield the pods that hold shares, those of the most shares first: the cards of the page have them by pool."""
     groups = [(pool.name, pool.holders) for pool in seen.pools]
     groups.append(("", [one for node in seen.others for one in node.holders or ()]))
@@ -616,11 +616,11 @@ _CLAIMS: Shape[ClaimStatus] = record(
         "Names in limits that several DeviceClasses have.",
     ),
 )
-EVENT: Shape[Event] = record(
+EVENT: Shape[RecordedEvent] = record(
     "event",
-    *fields(Event, "namespace", "kind", "name", "reason", "message"),
+    *fields(RecordedEvent, "namespace", "kind", "name", "reason", "message"),
     Member("time", optional(TEXT), lambda event: event.time),
-    *fields(Event, "count"),
+    *fields(RecordedEvent, "count"),
 )
 UNSEEN: Shape[ReadFailure] = record("unseen", *fields(ReadFailure, "what", "why", "hint"), text="What could not be read.")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushare.core.wording import visible
-from gpushare.report.model import Form, Format, Lines, Part, Report, Section, Table
+from gpushare.report.model import Form, Format, Lines, Report, ReportPart, Section, Table
 from gpushare.report.terminal import BOLD, DIM, Style, table, wrapped
 from gpushare_node.contract.struct import replace
 
@@ -16,7 +16,7 @@ def render(report: Report, style: Style) -> str:
     return "\n".join(filter(None, ("".join(_parts([one], style)) for one in report.sections)))
 
 
-def _parts(parts: Sequence[Part], style: Style) -> Iterator[str]:
+def _parts(parts: Sequence[ReportPart], style: Style) -> Iterator[str]:
     for one in parts:
         if Format.TEXT not in one.where:
             continue

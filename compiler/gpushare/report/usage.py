@@ -9,7 +9,7 @@ from gpushare.facts import vendors
 from gpushare.render.monitoring import showback
 from gpushare.report.document import NUMBER, TEXT, Document, Member, Shape, array, by_name, optional, record, words
 from gpushare.report.model import Column, Format, Lines, Report, Table, bare
-from gpushare.study.measured.usage_report import Amounts, Gap, Held, PoolUsage, Source, UsageReport, Use
+from gpushare.study.measured.usage_report import Amounts, Gap, MetricGaps, PoolUsage, ShareHours, UsageReport, Use
 from gpushare_node.contract.struct import Struct
 
 _MAX_GAPS = 3
@@ -17,7 +17,7 @@ _ROUNDING = 1 + 1e-6
 _DIGITS = 6
 
 
-class PoolLine(Struct):
+class UsageLine(Struct):
     """A resource of a pool."""
 
     pool: PoolUsage
@@ -38,15 +38,15 @@ class CsvLine(Struct):
     """What a namespace held of a resource of a pool, or without one the memory that it used."""
 
     use: Use
-    held: Held | None
+    held: ShareHours | None
 
 
-def _fraction(line: PoolLine) -> str:
+def _fraction(line: UsageLine) -> str:
     fraction = line.held / line.offered if line.offered and line.held is not None else None
     return "-" if fraction is None or fraction > _ROUNDING else f"{100 * fraction:.0f} %"
 
 
-POOLS: tuple[Column[PoolLine], ...] = (
+POOLS: tuple[Column[UsageLine], ...] = (
     Column(header="POOL", value=lambda line: line.pool.name),
     Column(header="RESOURCE", value=lambda line: vendors.short(line.resource)),
     Column(header="OFFERED", value=lambda line: _number(line.offered), is_number=True),
@@ -57,7 +57,7 @@ POOLS: tuple[Column[PoolLine], ...] = (
 
 def report(found: UsageReport, name: str) -> Report:
     """Return the report. `name` is the cluster's."""
-    lines = [PoolLine(pool=pool, resource=one) for pool in found.pools for one in sorted({*pool.offered, *pool.held})]
+    lines = [UsageLine(pool=pool, resource=one) for pool in found.pools for one in sorted({*pool.offered, *pool.held})]
     period = f"  {moment(found.start)} to {moment(found.end)} (UTC), {found.hours} hours"
     return Report(
         sections=(
@@ -165,13 +165,13 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _source(source: Source) -> str:
+def _source(source: MetricGaps) -> str:
     if source.metric == showback.SHARES:
         return f"OFFERED of pool {source.pool}, of which the recording rules have no samples"
     return f"pool {source.pool}, whose runtimes have no samples" if source.pool else "kube-state-metrics has no samples"
 
 
-def _gaps(source: Source, hours: int) -> str:
+def _gaps(source: MetricGaps, hours: int) -> str:
     most: Iterable[str] = (f"{moment(gap.start)} to {moment(gap.end)}" for gap in source.gaps[:_MAX_GAPS])
     more = f" and {len(source.gaps) - _MAX_GAPS} more" if len(source.gaps) > _MAX_GAPS else ""
     return f"{source.missing:g} of {hours} hours ({', '.join(most)}{more})"
@@ -204,7 +204,7 @@ def _sorted(amounts: Amounts) -> Mapping[str, float | None]:
     return {resource: amounts[resource] for resource in sorted(amounts)}
 
 
-_HELD: Shape[Held] = record(
+_HELD: Shape[ShareHours] = record(
     "",
     Member("shareHours", _AMOUNT, lambda one: one.hours),
     Member("gpuHours", _AMOUNT, lambda one: one.gpus),
@@ -243,7 +243,7 @@ _POOL: Shape[PoolUsage] = record(
     Member("offeredShareHours", _AMOUNTS, lambda pool: _sorted(pool.offered)),
     Member("heldShareHours", _AMOUNTS, lambda pool: _sorted(pool.held)),
 )
-_GAP: Shape[tuple[Source, Gap]] = record(
+_GAP: Shape[tuple[MetricGaps, Gap]] = record(
     "gap",
     Member(
         "metric",

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, PartitionMode
-from gpushare.facts.mig import Instance
+from gpushare.facts.mig import PlacedInstance
 from gpushare.intent.types import Layout, Pool
 from gpushare.offering import backends, caps, modes, shares
 from gpushare.offering.backends import config_manager, mig_parted
@@ -18,7 +18,7 @@ from gpushare.offering.shares import ShareKind
 from gpushare_node.contract.struct import Struct
 
 
-class GpuPlan(Struct):
+class GpuLayout(Struct):
     """What one GPU of a node resolves to: MIG instances, AMD's `partition`, or neither, a whole GPU.
 
     With MIG but without instances, these are made for each claim.
@@ -26,7 +26,7 @@ class GpuPlan(Struct):
 
     index: int
     mig_enabled: bool
-    instances: tuple[Instance, ...]
+    instances: tuple[PlacedInstance, ...]
     partition: PartitionMode | None = None
 
 
@@ -61,7 +61,7 @@ class NodeShape(Struct):
 
     layouts: tuple[Layout, ...]
     kinds: tuple[ShareKind, ...]
-    gpus: tuple[GpuPlan, ...]
+    gpus: tuple[GpuLayout, ...]
     devices: tuple[DevicePlan, ...]
     samples: tuple[DevicePlan, ...]
     profile: SharingProfile
@@ -80,7 +80,7 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
     kinds = shares.kinds(pool, card, layouts)
     if modes.of(pool).is_on_demand and card.mig:
         free = mig.places(card.mig, [name for name, _ in layouts[0]])
-        gpus = tuple(GpuPlan(index=index, mig_enabled=True, instances=()) for index in range(len(layouts)))
+        gpus = tuple(GpuLayout(index=index, mig_enabled=True, instances=()) for index in range(len(layouts)))
     else:
         free = ()
         placed = {layout: _place(card, layout) for layout in set(layouts)}
@@ -99,12 +99,12 @@ def resolve(pool: Pool, card: Card, pinned: Layout | None) -> NodeShape:
     )
 
 
-def _gpu(card: Card, index: int, layout: Layout, placed: tuple[Instance, ...]) -> GpuPlan:
+def _gpu(card: Card, index: int, layout: Layout, placed: tuple[PlacedInstance, ...]) -> GpuLayout:
     partition = next((mode for mode in card.partition_modes if layout and mode.name == layout[0][0]), None)
-    return GpuPlan(index=index, mig_enabled=bool(placed), instances=placed, partition=partition)
+    return GpuLayout(index=index, mig_enabled=bool(placed), instances=placed, partition=partition)
 
 
-def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
+def _place(card: Card, layout: Layout) -> tuple[PlacedInstance, ...]:
     if not layout or card.mig is None:
         return ()
     placed = mig.place(card.mig, layout)
@@ -114,7 +114,7 @@ def _place(card: Card, layout: Layout) -> tuple[Instance, ...]:
 
 
 def _devices(
-    pool: Pool, card: Card, gpus: tuple[GpuPlan, ...], kinds: tuple[ShareKind, ...], free: tuple[Instance, ...]
+    pool: Pool, card: Card, gpus: tuple[GpuLayout, ...], kinds: tuple[ShareKind, ...], free: tuple[PlacedInstance, ...]
 ) -> tuple[DevicePlan, ...]:
     """Return every device of a node, sorted by GPU and start: also all `free` places of GPUs with MIG."""
     offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}

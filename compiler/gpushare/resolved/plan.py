@@ -23,7 +23,7 @@ from gpushare.offering.backends.mig_parted import MigConfig
 from gpushare.offering.claims import Division
 from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan, vm_pool
-from gpushare.resolved.node_plan import DevicePlan, GpuPlan, NodeShape, SharingProfile
+from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
 from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
 from gpushare_node.contract.policy import Backend, DraShares, Partitioner
@@ -31,7 +31,7 @@ from gpushare_node.contract.struct import NOTHING, Struct
 
 __all__ = [
     "DevicePlan",
-    "GpuPlan",
+    "GpuLayout",
     "MigConfig",
     "Plan",
     "PoolPlan",
@@ -60,7 +60,7 @@ class PoolPlan(ResolvedPool):
     `goal_inputs_digest`. The tolerance of each cap is `caps.tolerance_mib` of it.
     """
 
-    gpus: tuple[GpuPlan, ...]
+    gpus: tuple[GpuLayout, ...]
     devices: tuple[DevicePlan, ...]
     samples: tuple[DevicePlan, ...]
     resources: tuple[ResourcePlan, ...]

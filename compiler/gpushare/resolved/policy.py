@@ -11,7 +11,7 @@ from gpushare.intent.types import Enforcement, Platform
 from gpushare.offering import caps, modes
 from gpushare.offering.backends import config_manager
 from gpushare.offering.backends.dra import DRIVER
-from gpushare.resolved.node_plan import GpuPlan
+from gpushare.resolved.node_plan import GpuLayout
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract import policy
 from gpushare_node.contract.policy import Backend, Policy
@@ -28,7 +28,7 @@ def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
     return Policy(
         pool=pool.name,
         cluster=plan.intent.name,
-        card=policy.Card(
+        card=policy.ExpectedCard(
             id=card.id, name=card.name, pci_device_ids=tuple(card.pci_device_ids), memory_mib=card.memory_mib or None
         ),
         mode=policy.Mode(pool.mode.value),
@@ -54,10 +54,10 @@ def _resources(pool: PoolPlan) -> tuple[tuple[str, int], ...]:
     return tuple((resource.name, resource.per_node) for resource in pool.resources)
 
 
-def _dra(plan: Plan, pool: PoolPlan) -> policy.Dra | None:
+def _dra(plan: Plan, pool: PoolPlan) -> policy.PoolDra | None:
     if pool.pool.backend is not Backend.DRA:
         return None
-    return policy.Dra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
+    return policy.PoolDra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
 
 
 def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
@@ -84,7 +84,7 @@ _PROGRAMS: Mapping[str, Callable[[Platform, PoolPlan], dict[str, Any]]] = {"nvid
 """Who offers and who divides the GPUs, and what they are told, by vendor."""
 
 
-def _gpu(pool: PoolPlan, gpu: GpuPlan) -> policy.DesiredGpu:
+def _gpu(pool: PoolPlan, gpu: GpuLayout) -> policy.DesiredGpu:
     by = policy.ModeSwitch.DRIVER if pool.card.switches_mig else policy.ModeSwitch.RUNTIME
     placed = sorted(gpu.instances, key=lambda instance: instance.start)
     mode = gpu.partition or config_manager.whole(pool.card)

@@ -27,7 +27,7 @@ from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace
 
 
-class Grant(Struct):
+class UserShare(Struct):
     """Shares of one kind of device. `cap_mib` is None if the device is not shared; `provides_bytes` is what a user may use."""
 
     kind: ShareKind
@@ -46,7 +46,7 @@ class Option(Struct):
 
     variant: Variant
     pool: Pool
-    grants: tuple[Grant, ...]
+    grants: tuple[UserShare, ...]
     nodes_needed: int
     users: int | None
     suffices: bool | None
@@ -57,7 +57,7 @@ class Option(Struct):
     notes: tuple[str, ...]
 
 
-class Unfit(Struct):
+class UnfitVariant(Struct):
     """A way to share that cannot serve the demand on any number of nodes, and why."""
 
     variant: Variant
@@ -69,7 +69,7 @@ class Sizing(Struct):
 
     demand: Demand
     options: tuple[Option, ...]
-    unfit: tuple[Unfit, ...]
+    unfit: tuple[UnfitVariant, ...]
     best: Option | None
     reason: str
 
@@ -80,9 +80,9 @@ def size(demand: Demand, preferred: str | None = None, workload: Workload | None
     `workload`: the users are its pods, who come and go; `demand` has the most of each size at once.
     """
     found = list(_divisions(demand, preferred))
-    made = (_option(demand, *one, workload) for one in found if not isinstance(one, Unfit))
+    made = (_option(demand, *one, workload) for one in found if not isinstance(one, UnfitVariant))
     options = sorted(made, key=partial(_preference, demand))
-    unfit = tuple(one for one in found if isinstance(one, Unfit))
+    unfit = tuple(one for one in found if isinstance(one, UnfitVariant))
     best = next((one for one in options if preferred in (None, one.variant.word)), None)
     in_order = tuple(sorted(options, key=lambda one: VARIANTS.index(one.variant)))
     return Sizing(demand=demand, options=in_order, unfit=unfit, best=best, reason=_reason(demand, best, unfit, preferred))
@@ -97,17 +97,17 @@ def intent(demand: Demand, option: Option) -> dict[str, Any]:
     return {**made, "spec": {**platform, **made["spec"]}}
 
 
-def _divisions(demand: Demand, preferred: str | None) -> Iterator[tuple[Variant, Sharing] | Unfit]:
+def _divisions(demand: Demand, preferred: str | None) -> Iterator[tuple[Variant, Sharing] | UnfitVariant]:
     """Yield what can serve the demand, and for each variant of the card's vendor, or the preferred one, that cannot why."""
     for variant in VARIANTS:
         if demand.card.vendor not in variant.vendors and variant.word != preferred:
             continue
         if demand.in_hardware and variant.memory is not MemoryIsolation.HARDWARE:
-            yield Unfit(variant=variant, reason="users of one device share its memory: only caps separate them")
+            yield UnfitVariant(variant=variant, reason="users of one device share its memory: only caps separate them")
             continue
         found = variant.ways(demand)
         if isinstance(found, str):
-            yield Unfit(variant=variant, reason=found)
+            yield UnfitVariant(variant=variant, reason=found)
         else:
             yield from ((variant, sharing) for sharing in found)
 
@@ -146,11 +146,11 @@ def _pool(demand: Demand, sharing: Sharing, nodes: int = 0) -> Pool:
     return Pool(name=name, card=demand.card.id, nodes=selector, gpus_per_node=demand.gpus_per_node, sharing=sharing)
 
 
-def _grants(demand: Demand, pool: Pool) -> Iterator[Grant]:
+def _grants(demand: Demand, pool: Pool) -> Iterator[UserShare]:
     layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
         asked = (pool, demand.card, kind.profile, kind.replicas)
-        yield Grant(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
+        yield UserShare(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
 
 
 def _nodes_and_users(demand: Demand, offered: Shares) -> tuple[int, int | None]:
@@ -185,7 +185,7 @@ def _memory(demand: Demand, nodes: int, asked: int) -> tuple[int, int] | tuple[N
     return total, max(total - -(-asked // MIB), 0)
 
 
-def _unconfirmed(demand: Demand, pool: Pool, grants: tuple[Grant, ...]) -> tuple[str, ...]:
+def _unconfirmed(demand: Demand, pool: Pool, grants: tuple[UserShare, ...]) -> tuple[str, ...]:
     """Return the facts of the catalogue that the option relies on and no source confirms."""
     relied = {"memoryMiB": "memory", **dict(modes.of(pool).card_facts)}
     found = [words for fact, words in relied.items() if fact in demand.card.unconfirmed and not grants[0].kind.profile]
@@ -235,7 +235,7 @@ def _is_one_instance(one: Option) -> bool:
     return sum(instances) == one.pool.gpus_per_node
 
 
-def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], preferred: str | None) -> str:
+def _reason(demand: Demand, best: Option | None, unfit: tuple[UnfitVariant, ...], preferred: str | None) -> str:
     if best is None:
         return next((f"{one.variant.word}: {one.reason}" for one in unfit if preferred in (None, one.variant.word)), "")
     what = f"of {preferred}, " if preferred else ""
@@ -251,7 +251,7 @@ def _reason(demand: Demand, best: Option | None, unfit: tuple[Unfit, ...], prefe
     return f"{what}the most users of {of}, {best.users}; {isolated}"
 
 
-class Comparison(Struct):
+class CardComparison(Struct):
     """The sizings of several cards for one demand, the best card first; `best` is None if the users fit on none.
 
     `is_by_cost`: the price of every card that serves is known, so that they are compared by cost, not by their number of nodes.
@@ -262,13 +262,13 @@ class Comparison(Struct):
     is_by_cost: bool = False
 
 
-def compare(sizings: tuple[Sizing, ...]) -> Comparison:
+def compare(sizings: tuple[Sizing, ...]) -> CardComparison:
     """Order the cards as the ways to share one card are ordered: what suffices, cost, isolation, and then memory left over."""
     serving = [one for one in sizings if one.best is not None]
     by_cost = bool(serving) and all(one.demand.price is not None for one in serving)
     ordered = sorted(
         sizings, key=lambda one: (one.best is None, rank(one.demand, one.best, by_cost=by_cost) if one.best else ())
     )
-    return Comparison(
+    return CardComparison(
         sizings=tuple(ordered), best=next((one for one in ordered if one.best is not None), None), is_by_cost=by_cost
     )

@@ -80,7 +80,7 @@ class Checkpoint(Struct):
     has_claims: bool = False
 
 
-class Backend(Struct):
+class NodeBackend(Struct):
     """One way to offer GPUs to pods. Only `find_mismatch` of DRA reads more than kubelet's files: the node's ResourceSlices.
 
     `read_checkpoint` returns what kubelet allocated to pods, and what is registered; CheckpointError if it cannot be read.

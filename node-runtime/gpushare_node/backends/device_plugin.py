@@ -12,9 +12,9 @@ from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import (
     DEVICES,
     Allocation,
-    Backend,
     Checkpoint,
     CheckpointError,
+    NodeBackend,
     Socket,
     about_unregistered,
 )
@@ -90,7 +90,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-class DevicePlugin(Backend):
+class DevicePlugin(NodeBackend):
     """The back end of device plugins.
 
     Only a changed value of its label makes a device plugin enumerate again, so every profile has two names of the same content,

@@ -7,9 +7,9 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import describe_ignored, read_or_hold, read_or_report
 from gpushare_node.cli.run import Exit, Run
 from gpushare_node.cli.wiring import (
-    Api,
     EnforcerFactory,
     News,
+    NodeApi,
     as_cluster,
     backend_of,
     bounded_driver,
@@ -48,13 +48,13 @@ def apply(run: Run) -> int:
 
         run.install_signal_handlers()
         return observing.report_only(run, given.policy, printer)
-    api = None if arguments.standalone else Api.find(run, given.policy.pool)
+    api = None if arguments.standalone else NodeApi.find(run, given.policy.pool)
     run.install_signal_handlers()
     outcome = reconcile(make_dependencies(run, api, printer, given.policy), given, hold=arguments.hold)
     return finish(run, api, printer, outcome)
 
 
-def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Policy | None) -> Dependencies:
+def make_dependencies(run: Run, api: NodeApi | None, printer: Printer, policy: Policy | None) -> Dependencies:
     """Return all external dependencies of the closed loop, for the node of this policy's pool."""
     if api is not None:
         api.start()
@@ -84,7 +84,7 @@ def make_dependencies(run: Run, api: Api | None, printer: Printer, policy: Polic
     )
 
 
-def finish(run: Run, api: Api | None, printer: Printer, outcome: Outcome) -> int:
+def finish(run: Run, api: NodeApi | None, printer: Printer, outcome: Outcome) -> int:
     """Send the Events that are still queued, and print the recap; return the exit code."""
     if api is not None:
         api.events.drain()

@@ -4,7 +4,7 @@ from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError, Node
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Exit, Run, read_policy
-from gpushare_node.cli.wiring import Api, backend_of, bounded_driver, folder
+from gpushare_node.cli.wiring import NodeApi, backend_of, bounded_driver, folder
 from gpushare_node.contract.names import BACKEND_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend, Policy
 from gpushare_node.gpus.hardware import Hardware
@@ -29,7 +29,7 @@ def compare(run: Run) -> int:
         # With `check` nothing is changed: every step that would be taken is reported.
         hardware.change(given.policy, view, held, printer.step, check=True)
         if not arguments.standalone:
-            _compare_offer(given.policy, Api.find(run, given.policy.pool), hardware.devices(view), printer)
+            _compare_offer(given.policy, NodeApi.find(run, given.policy.pool), hardware.devices(view), printer)
     except (DriverError, ClusterError, CheckpointError) as error:
         printer.end(
             run.node, "assert", {"matches": None, "message": f"Cannot determine whether the node matches the policy: {error}"}
@@ -43,7 +43,7 @@ def compare(run: Run) -> int:
     return Exit.DONE if matches else Exit.FAILED
 
 
-def _compare_offer(policy: Policy, api: Api, devices: frozenset[str], printer: Printer) -> None:
+def _compare_offer(policy: Policy, api: NodeApi, devices: frozenset[str], printer: Printer) -> None:
     node = api.server.node()
     for name, value, is_right in _labels(policy, node):
         found = node.labels.get(name)

@@ -12,7 +12,7 @@ from gpushare_node.adapters.kube.informers import NodeInformer
 from gpushare_node.cli import observing
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Exit, PolicyFileError, Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, tenancy_file
+from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, folder, tenancy_file
 from gpushare_node.contract.policy import Policy
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Enforcer
@@ -31,7 +31,7 @@ def enforce(run: Run) -> int:
     """Return 0 if it was stopped, 70 if only a restart helps; with `--once`, 69 if the driver did not answer."""
     arguments = run.arguments
     given, refusal = _read(run)
-    api = None if arguments.standalone else Api.find(run, given.policy.pool)
+    api = None if arguments.standalone else NodeApi.find(run, given.policy.pool)
     run.install_signal_handlers()
     observes = given.policy.observes
     node_annotations = None if api is None or arguments.once or observes else NodeAnnotations(server=api.server)
@@ -84,7 +84,7 @@ def _read(run: Run) -> tuple[DesiredPolicy, str]:
         return former, str(error)
 
 
-def _is_outdated(refused: Refused, api: Api | None) -> bool:
+def _is_outdated(refused: Refused, api: NodeApi | None) -> bool:
     """Whether the policy can be read now, and this pod could be deleted: the new pod runs `apply` first, with that policy."""
     if not refused.is_over():
         return False
@@ -97,7 +97,7 @@ def _is_outdated(refused: Refused, api: Api | None) -> bool:
     return True
 
 
-def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: Api, refusal: str) -> NodeMonitor:
+def _upkeep(run: Run, given: DesiredPolicy, enforcer: Enforcer, api: NodeApi, refusal: str) -> NodeMonitor:
     """Return the monitor. If the policy is unreadable, labels and layout are unknown: it only detects a leaving node."""
     policy = given.policy
     return NodeMonitor(

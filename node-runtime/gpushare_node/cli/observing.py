@@ -9,7 +9,7 @@ from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, NodeView,
 from gpushare_node.adapters.kube.node_client import ObservedNode
 from gpushare_node.cli.recap import Printer
 from gpushare_node.cli.run import Exit, Run
-from gpushare_node.cli.wiring import Api, EnforcerFactory, backend_of, open_driver
+from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, backend_of, open_driver
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.enforcer import Enforcer
@@ -28,7 +28,7 @@ def report_only(run: Run, policy: Policy, printer: Printer) -> int:
     """Look once, publish what `enforce` would do, and return 0: also if the driver or the API server does not answer."""
     surveys, trouble = _survey(run, policy)
     try:
-        api = None if run.arguments.standalone else Api.find(run, policy.pool)
+        api = None if run.arguments.standalone else NodeApi.find(run, policy.pool)
         found = _publish(policy, api, None, surveys, trouble) if api else _without_node(policy, surveys, trouble)
     except ClusterError as error:
         _LOG.warning("the node's status could not be updated: %s", error)
@@ -47,7 +47,7 @@ def report_only(run: Run, policy: Policy, printer: Printer) -> int:
     return Exit.DONE
 
 
-def observer(enforcer: Enforcer, policy: Policy, api: Api, enforcers: EnforcerFactory) -> Observer:
+def observer(enforcer: Enforcer, policy: Policy, api: NodeApi, enforcers: EnforcerFactory) -> Observer:
     """Return what takes the place of the monitor."""
 
     def publish(surveys: tuple[GpuInfo, ...], trouble: Trouble) -> None:
@@ -72,7 +72,7 @@ def _survey(run: Run, policy: Policy) -> tuple[tuple[GpuInfo, ...], Trouble]:
 
 
 def _publish(
-    policy: Policy, api: Api, enforcers: EnforcerFactory | None, surveys: tuple[GpuInfo, ...], trouble: Trouble
+    policy: Policy, api: NodeApi, enforcers: EnforcerFactory | None, surveys: tuple[GpuInfo, ...], trouble: Trouble
 ) -> Observation:
     """Write the condition and the annotation, and return them. ClusterError."""
     own = ObservedNode(connection=api.connection, identity=api.identity)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.cli.run import PolicyFileError, Run, read_policy
-from gpushare_node.cli.wiring import Api, EnforcerFactory, folder, selection, tenancy_file
+from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, folder, selection, tenancy_file
 from gpushare_node.contract.policy import read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.strict_document import PolicyError
@@ -37,7 +37,7 @@ def read_or_report(run: Run) -> DesiredPolicy:
             # No policy names the pool: this pod does, `gpushare-<pool>-<suffix>`.
             pool = os.environ.get("POD_NAME", "").removeprefix("gpushare-").rpartition("-")[0]
             try:
-                Api.find(run, pool).server.set_condition(ConditionReason.POLICY_INVALID, str(error))
+                NodeApi.find(run, pool).server.set_condition(ConditionReason.POLICY_INVALID, str(error))
             except ClusterError as trouble:
                 _LOG.warning("the node's condition could not be set: %s", trouble)
         raise
@@ -61,7 +61,7 @@ def read_or_hold(run: Run) -> DesiredPolicy:
             raise
         _LOG.error("%s; the previous policy stays in force", error)
     enforcer: Enforcer | None = None
-    api = Api.find(run, former.policy.pool)
+    api = NodeApi.find(run, former.policy.pool)
     api.start()
     enforcers = EnforcerFactory(run=run, api=api, tenants=tenancy_file(run))
     refused, asked_at = Refused(run), float("-inf")
@@ -102,7 +102,7 @@ class Refused:
         return True
 
 
-def _must_leave(run: Run, api: Api, pool: str) -> bool:
+def _must_leave(run: Run, api: NodeApi, pool: str) -> bool:
     try:
         node = api.server.node()
         return is_requested(node) or selection(run, api, api.server.pods, pool).find(node) is Standing.LEAVES

@@ -11,7 +11,7 @@ from gpushare_node.cli.apply import finish, make_dependencies
 from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.refusal import find_former
 from gpushare_node.cli.run import Exit, Run
-from gpushare_node.cli.wiring import Api
+from gpushare_node.cli.wiring import NodeApi
 from gpushare_node.reconcile.reconciler import release_orphan
 from gpushare_node.reporting.log import escape
 from gpushare_node.reporting.outcome import Status, StepResult
@@ -24,7 +24,7 @@ def release(run: Run) -> int:
     run.install_signal_handlers()
     if arguments.all_nodes:
         return _release_all(run, printer)
-    api = None if arguments.standalone else Api.find(run, "")
+    api = None if arguments.standalone else NodeApi.find(run, "")
     # In a pod it keeps running when everything is done: the pod is deleted when the node's label is removed.
     holds = api is not None and bool(api.identity.pod)
     former = None
@@ -36,7 +36,7 @@ def release(run: Run) -> int:
 
 def _release_all(run: Run, printer: Printer) -> int:
     arguments = run.arguments
-    api = Api.find(run, "")
+    api = NodeApi.find(run, "")
 
     if not (api.identity.pod and api.identity.pod_uid):
         why = "POD_NAME and POD_UID must be set: the request records the pod that made it"

@@ -22,7 +22,7 @@ from gpushare_node.adapters.procs.capabilities import own_rights
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.adapters.procs.processes import ProcessIdentity
-from gpushare_node.backends.backend import Backend, Checkpoint, KubeletFiles
+from gpushare_node.backends.backend import Checkpoint, KubeletFiles, NodeBackend
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.claims import is_served, read_claims
 from gpushare_node.backends.dra.offer import DraBackend
@@ -34,7 +34,7 @@ from gpushare_node.contract.tenancy import Tenancy
 from gpushare_node.core.clock import Clock
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.guard.inputs import DEFAULTS
-from gpushare_node.membership import Selection
+from gpushare_node.membership import PoolSelection
 from gpushare_node.vendors.bounded_driver import LOOK_SECONDS, BoundedDriver
 from gpushare_node.vendors.driver import Driver, ignore
 
@@ -49,7 +49,7 @@ _POLICY = "/etc/gpushare/policy.yaml"
 """Where the chart mounts the policy: `release`, which takes no policy, reads the tenancy file next to it."""
 
 
-def backend_of(policy: Policy | None, api: "Api | None" = None, clock: Clock | None = None) -> Backend:
+def backend_of(policy: Policy | None, api: "NodeApi | None" = None, clock: Clock | None = None) -> NodeBackend:
     """Return the back end of the policy's pool; without a policy, device plugins.
 
     Slices are read by way of `api`. With a `clock` they are watched from the first time on, as for a program that stays.
@@ -69,14 +69,14 @@ def is_driver_served(driver: str) -> bool:
 
 
 def _open_plugin(
-    _policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], _api: "Api | None", _clock: Clock | None
-) -> Backend:
+    _policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], _api: "NodeApi | None", _clock: Clock | None
+) -> NodeBackend:
     return DevicePlugin(read_checkpoint=read_checkpoint)
 
 
 def _open_dra(
-    policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], api: "Api | None", clock: Clock | None
-) -> Backend:
+    policy: Policy | None, read_checkpoint: Callable[[], Checkpoint], api: "NodeApi | None", clock: Clock | None
+) -> NodeBackend:
     assert policy is not None  # noqa: S101 - it says so
     if api is None:
         return DraBackend(policy=policy, read_checkpoint=read_checkpoint)
@@ -122,7 +122,7 @@ def folder(run: Run) -> StateDir:
     return StateDir(Path(run.arguments.state_dir))
 
 
-class Api(Struct):
+class NodeApi(Struct):
     """The API server for one run: client, identity and Events in the background. ClusterError if its address is not set."""
 
     connection: Connection
@@ -131,7 +131,7 @@ class Api(Struct):
     events: EventRecorder
 
     @classmethod
-    def find(cls, run: Run, pool: str) -> "Api":
+    def find(cls, run: Run, pool: str) -> "NodeApi":
         """Return the API server that the environment describes. Sends nothing yet."""
         connection = Connection(find_endpoint(os.environ), run.clock)
         identity = find_identity(os.environ, pool)
@@ -171,9 +171,9 @@ class NoPods:
         return ()
 
 
-def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: str) -> Selection:
+def selection(run: Run, api: NodeApi, pods: Callable[[], Iterable[PodView]], pool: str) -> PoolSelection:
     """Return whether the pool keeps this node."""
-    return Selection(
+    return PoolSelection(
         cluster=api.server,
         pods=pods,
         folder=folder(run),
@@ -187,7 +187,7 @@ def selection(run: Run, api: Api, pods: Callable[[], Iterable[PodView]], pool: s
 class News(Struct, frozen=False):
     """Whether this node has changed, for a run that waits. The first call of `has_changed` starts the informer."""
 
-    api: Api
+    api: NodeApi
     clock: Clock
     _is_triggered: threading.Event = field(default_factory=threading.Event)
     _node: NodeInformer | None = None
@@ -209,7 +209,7 @@ class EnforcerFactory(Struct, frozen=False):
     """Opens enforcers for one run. The first one starts the pod informer."""
 
     run: Run
-    api: Api | None
+    api: NodeApi | None
     tenants: TenancyFile
     dry_run: bool = False
     interval_seconds: float = DEFAULTS.interval_seconds
@@ -258,7 +258,7 @@ class EnforcerFactory(Struct, frozen=False):
         return self._pods
 
 
-def machine(api: Api | None, tenants: TenancyFile, policy: Policy | None) -> Machine:
+def machine(api: NodeApi | None, tenants: TenancyFile, policy: Policy | None) -> Machine:
     """Return this machine. If the API server does not answer, no process in a pod is known to be the platform's."""
 
     def pods() -> tuple[PodView, ...]:
@@ -290,6 +290,6 @@ def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy)
     return not uids or any(pod.namespace in tenancy.platform for pod in pods if uids & set(pod.uids))
 
 
-def as_cluster(api: Api | None) -> Cluster:
+def as_cluster(api: NodeApi | None) -> Cluster:
     """Return the API server, or a `Cluster` that has none."""
     return Cluster() if api is None else api.server

@@ -22,13 +22,12 @@ __all__ = [
     "CLASS_PREFIX",
     "Action",
     "Backend",
-    "Card",
     "DesiredGpu",
     "DesiredInstance",
     "DesiredPartition",
-    "Dra",
     "DraShares",
     "Enforcement",
+    "ExpectedCard",
     "Mechanism",
     "Mode",
     "ModeSwitch",
@@ -36,6 +35,7 @@ __all__ = [
     "Partitioner",
     "Policy",
     "PolicyError",
+    "PoolDra",
     "RepartitioningTaint",
     "Rollout",
     "Share",
@@ -200,7 +200,7 @@ class Adoption(StrEnum):
     OBSERVE = "observe"
 
 
-class Card(Struct):
+class ExpectedCard(Struct):
     """The only card model that the node may have. `memory_mib` is the smallest known total, None if it is unknown."""
 
     id: str
@@ -276,7 +276,7 @@ class Share(Struct):
     tolerance_mib: int
 
 
-class Dra(Struct):
+class PoolDra(Struct):
     """The DRA driver that offers the GPUs. `shares` None: no claim of this cluster shares a device.
 
     `on_demand`: it makes a MIG instance for each claim, and removes it after the claim.
@@ -331,7 +331,7 @@ class Policy(Struct):
 
     pool: str
     cluster: str
-    card: Card
+    card: ExpectedCard
     mode: Mode
     stack: Stack
     partitioner: Partitioner
@@ -348,7 +348,7 @@ class Policy(Struct):
     backend: Backend = Backend.DEVICE_PLUGIN
     vendor: Vendor = Vendor.NVIDIA
     manager_config: str | None = None
-    dra: Dra | None = None
+    dra: PoolDra | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -444,7 +444,7 @@ def _groups(gpus: tuple[DesiredGpu, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _dra_entry(one: Dra) -> dict[str, Any]:
+def _dra_entry(one: PoolDra) -> dict[str, Any]:
     return {"driver": one.driver, "shares": one.shares.value if one.shares else None, "onDemand": one.on_demand}
 
 
@@ -550,9 +550,9 @@ def _optional_profile(value: Field) -> str:
     return value.optional(lambda one: one.text(_PROFILE_KEY)) or ""
 
 
-def _card(value: Field) -> Card:
+def _card(value: Field) -> ExpectedCard:
     fields = value.fields("id", "name", "pciDeviceIds", "memoryMiB")
-    return Card(
+    return ExpectedCard(
         id=fields["id"].text(at_least=1),
         name=fields["name"].text(at_least=1),
         pci_device_ids=tuple(item.text(_PCI_ID) for item in fields["pciDeviceIds"].items()),
@@ -619,9 +619,9 @@ def _resources(value: Field, name: str | None) -> tuple[tuple[str, int], ...]:
     return tuple((key, count.integer(at_least=1)) for key, count in entries)
 
 
-def _dra(value: Field) -> Dra:
+def _dra(value: Field) -> PoolDra:
     fields = value.fields("driver", "shares", "onDemand")
-    return Dra(
+    return PoolDra(
         driver=fields["driver"].text(_DRIVER),
         shares=fields["shares"].optional(lambda one: one.enum(DraShares)),
         on_demand=fields["onDemand"].boolean(),

@@ -13,7 +13,7 @@ from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
-from gpushare_node.backends.backend import Backend
+from gpushare_node.backends.backend import NodeBackend
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
@@ -27,7 +27,7 @@ from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.limit_tiers import LimitTiers
-from gpushare_node.enforce.metrics import EnforcementMetrics, Snapshot
+from gpushare_node.enforce.metrics import CycleReading, EnforcementMetrics
 from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import DEFAULTS, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps
@@ -49,7 +49,7 @@ class Adapters(Struct):
     folder: StateDir
     clock: Clock
     tenants: Tenants
-    backend: Backend
+    backend: NodeBackend
     mps: MpsControl | None = None
     node_annotations: NodeAnnotations | None = None
     wall: Callable[[], float] = wall_seconds
@@ -172,7 +172,7 @@ class Enforcer(Struct, frozen=False):
         if not self.config.settings.dry_run:
             self.limit_tiers.hold(inputs, now)
         statuses = [verdict for verdict in verdicts if type(verdict) is ContainerStatus]
-        self.metrics.snapshot = Snapshot(observe=lambda: statuses, devices=devices, pod_index=pod_index)
+        self.metrics.snapshot = CycleReading(observe=lambda: statuses, devices=devices, pod_index=pod_index)
 
     def _keep_debts(self) -> None:
         """Store who owes after an offence, whenever that changes: escalation goes on after a restart of the program."""

@@ -24,7 +24,7 @@ _LAST_KILLS = 32
 """How many containers that lost processes are named: a day's churn must not add series without end."""
 
 
-class Snapshot(Struct):
+class CycleReading(Struct):
     """What one cycle read. `observe` computes the status of every container."""
 
     observe: Callable[[], list[ContainerStatus]] = list
@@ -37,7 +37,7 @@ class EnforcementMetrics:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.snapshot = Snapshot()
+        self.snapshot = CycleReading()
         self._lock = threading.Lock()
         self._page, self._page_at = "", -math.inf
         self._last_kills: tuple[tuple[str, ...], ...] = ()

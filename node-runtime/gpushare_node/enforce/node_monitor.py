@@ -19,7 +19,7 @@ from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.view import has_wrong_mode
-from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing
+from gpushare_node.membership import RELEASE_AFTER_SECONDS, PoolSelection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.log import EventReason
 from gpushare_node.vendors.driver import GpuInfo, Xid
@@ -78,7 +78,7 @@ class NodeMonitor(Struct, frozen=False):
     def __post_init__(self) -> None:
         adapters = self.enforcer.adapters
         self._offer = OfferWatch(enforcer=self.enforcer, cluster=self.cluster, flip=self._flip)
-        self._selection = Selection(
+        self._selection = PoolSelection(
             cluster=self.cluster,
             pods=adapters.pods.pods,
             folder=adapters.folder,

@@ -7,7 +7,7 @@ layout fits.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from gpushare_node.contract.policy import Card, DesiredGpu, DesiredPartition, Partitioner
+from gpushare_node.contract.policy import DesiredGpu, DesiredPartition, ExpectedCard, Partitioner
 from gpushare_node.partition.state import FaultKind, Gpu, Mig, Modes, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05
@@ -62,7 +62,7 @@ def find_target(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus) ->
     return desired[gpu.index]
 
 
-def check_card(gpu: Gpu, card: Card) -> None:
+def check_card(gpu: Gpu, card: ExpectedCard) -> None:
     """Raise UnfitError if the GPU is another model than the policy's card.
 
     A model is identified by its name, which older drivers return without the vendor; or by its PCI id, if the memory size

@@ -27,7 +27,7 @@ from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.reconcile.drain import Drain
 from gpushare_node.reconcile.run_context import RunContext
-from gpushare_node.reconcile.usage import Holder, asks_for_gpus, find_devices, without_lost
+from gpushare_node.reconcile.usage import DeviceHolder, asks_for_gpus, find_devices, without_lost
 from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
 from gpushare_node.vendors import is_gpu_resource, of
 
@@ -259,11 +259,11 @@ class BackendGate(Struct, frozen=False):
             text = f"kubelet's checkpoint has allocations of {', '.join(sorted(names))}: {command}"
             raise Blocked(ConditionReason.KUBELET_REMEMBERS_PLUGIN, text)
 
-    def _foreign(self, holder: Holder) -> frozenset[str]:
+    def _foreign(self, holder: DeviceHolder) -> frozenset[str]:
         """Return the resources that a pod has of the back end that the node is not to have."""
         return holder.resources - holder.claimed if self._policy.backend is Backend.DRA else holder.claimed
 
-    def _holders(self) -> tuple[Holder, ...]:
+    def _holders(self) -> tuple[DeviceHolder, ...]:
         return self._context.holders()
 
     # The labels.

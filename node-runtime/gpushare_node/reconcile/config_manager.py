@@ -25,7 +25,7 @@ from gpushare_node.contract.vendors import VendorNames
 from gpushare_node.gpus.hardware import PartitionResult
 from gpushare_node.gpus.view import GpuView, is_converged
 from gpushare_node.reconcile.drain import Drain
-from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
+from gpushare_node.reconcile.manager_answer import AnswerFacts, ManagerAnswer, ManagerEvent, Verdict, find_event
 from gpushare_node.reconcile.publication import restart_plugin
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import asks_for_gpus
@@ -276,7 +276,7 @@ class ConfigManager(Struct):
                     verdicts.append(Verdict.DONE)
                     return None
                 event, seen, read_at = self._find_event(asked, since), state, now
-            facts = Facts(
+            facts = AnswerFacts(
                 now=now,
                 age=age(),
                 event=event,

@@ -19,7 +19,7 @@ from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
-from gpushare_node.reconcile.rollout_window import Change, change_seconds
+from gpushare_node.reconcile.rollout_window import PolicyChange, change_seconds
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
@@ -134,7 +134,7 @@ class _Convergence(Struct, frozen=False):
             or is_managed
         ):
             return False
-        change = Change(
+        change = PolicyChange(
             policy=self.desired.policy,
             former=self.former,
             view=view,

@@ -66,7 +66,7 @@ class ManagerEvent(Struct):
     text: str
 
 
-class Facts(Struct):
+class AnswerFacts(Struct):
     """What is known at `now`, in seconds of the clock; the request was made `age` seconds before.
 
     `event` is the newest one of the request, `is_labelled` whether the label says success. `difference` is how the GPUs differ
@@ -88,7 +88,7 @@ class ManagerAnswer(Struct, frozen=False):
     _success_since: float | None = None
     _has_differed: bool = False
 
-    def judge(self, facts: Facts, *, is_over: bool = False) -> Verdict:
+    def judge(self, facts: AnswerFacts, *, is_over: bool = False) -> Verdict:
         """Return the verdict. `is_over`: all its time has passed."""
         stable = self._look(facts)
         event = facts.event
@@ -112,7 +112,7 @@ class ManagerAnswer(Struct, frozen=False):
             self.text = "; ".join(filter(None, (silence, facts.difference)))
         return Verdict.FAILED if is_over else Verdict.OPEN
 
-    def _look(self, facts: Facts) -> float:
+    def _look(self, facts: AnswerFacts) -> float:
         """Return for how long the GPUs have been right."""
         if facts.difference is None:
             return 0.0

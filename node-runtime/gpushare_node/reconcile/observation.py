@@ -11,7 +11,7 @@ from typing import Any
 
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.connection import jitter
-from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.backends.backend import CheckpointError, NodeBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import BACKEND_LABEL, NOT_READY_TAINTS
 from gpushare_node.contract.policy import Partitioner, Policy
@@ -22,7 +22,7 @@ from gpushare_node.gpus.steps import names_of, postponed_result, step_result
 from gpushare_node.gpus.view import GpuView, build_view, missing_gpus
 from gpushare_node.membership import desired, layout_request
 from gpushare_node.partition import GpuPlan
-from gpushare_node.reconcile.usage import Holder, find_affected, find_allocated, find_blocker, find_holders
+from gpushare_node.reconcile.usage import DeviceHolder, find_affected, find_allocated, find_blocker, find_holders
 from gpushare_node.reporting.outcome import Status
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import GpuInfo
@@ -49,10 +49,10 @@ def observe(
     surveys: tuple[GpuInfo, ...],
     node: NodeView,
     pods: Sequence[PodView] | None,
-    backend: Backend,
+    backend: NodeBackend,
 ) -> Observation:
     """Return what would change. `pods` None: not known."""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[DeviceHolder, ...] = ()
     unknown = ""
     try:
         holders = find_holders(backend.read_checkpoint(), pods)
@@ -86,7 +86,7 @@ def observe(
     return Observation(message=_message(view, changes, len(labels), blocker.message if blocker else ""), would=_text(changes))
 
 
-def _labels(policy: Policy, node: NodeView, backend: Backend) -> dict[str, str]:
+def _labels(policy: Policy, node: NodeView, backend: NodeBackend) -> dict[str, str]:
     """Return the labels that the node lacks. Which devices the profile is published for does not change its first name."""
     published = backend.publish(None, node.labels.get(PLUGIN_LABEL, ""), policy.profile, frozenset())
     labels = desired(policy, published) | layout_request(policy)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Eviction, NodeView, PodView
-from gpushare_node.backends.backend import Backend, CheckpointError
+from gpushare_node.backends.backend import CheckpointError, NodeBackend
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
@@ -43,7 +43,7 @@ class ProfilePublication(Struct, frozen=False):
     _flips: int = 0
 
     @property
-    def _backend(self) -> Backend:
+    def _backend(self) -> NodeBackend:
         return self.context.backend_of(self.policy)
 
     def publish(self) -> None:

@@ -14,9 +14,9 @@ from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION, NOT_READY_TAINTS
 from gpushare_node.contract.policy import (
     Action,
     Backend,
-    Card,
     DesiredGpu,
     Enforcement,
+    ExpectedCard,
     Mechanism,
     Mode,
     OnBusy,
@@ -225,7 +225,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str, vendor: Vendor = Vendor.
     return Policy(
         pool=pool,
         cluster="unknown",
-        card=Card(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
+        card=ExpectedCard(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
         mode=Mode.EXCLUSIVE,
         stack=Stack.GPU_OPERATOR,
         partitioner=_WHOLE_BY[vendor],

@@ -29,7 +29,7 @@ from gpushare_node.reporting.outcome import Blocked
 from gpushare_node.vendors import of
 
 
-class Change(Struct):
+class PolicyChange(Struct):
     """A change of a node from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each.
 
     Where the back end changes, the node's label says whose offer the change takes away.

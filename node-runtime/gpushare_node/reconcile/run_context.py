@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, NodeView, PodView, Taint
-from gpushare_node.backends.backend import NO_CHECKPOINT, Backend, CheckpointError, Socket
+from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, NodeBackend, Socket
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
@@ -19,8 +19,8 @@ from gpushare_node.contract.tenancy import UNKNOWN
 from gpushare_node.contract.vendors import NoExecuteTaint
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.gpus.hardware import Hardware
-from gpushare_node.membership import RELEASE_AFTER_SECONDS, Selection, Standing, is_requested
-from gpushare_node.reconcile.usage import Blocker, Holder, find_holders
+from gpushare_node.membership import RELEASE_AFTER_SECONDS, PoolSelection, Standing, is_requested
+from gpushare_node.reconcile.usage import Blocker, DeviceHolder, find_holders
 from gpushare_node.reporting.outcome import Blocked, Outcome, Status, StepResult, Unmet
 from gpushare_node.vendors import LAYOUT_TAINTS
 from gpushare_node.vendors.driver import DriverError
@@ -58,7 +58,7 @@ class Dependencies(Struct):
     folder: StateDir
     clock: Clock
     report: Callable[[StepResult], None]
-    backend: Backend
+    backend: NodeBackend
     boot_id: str
     open_enforcer: Callable[[Policy], CapEnforcer] | None = None
     driver_seconds: float = DRIVER_SECONDS
@@ -68,7 +68,7 @@ class Dependencies(Struct):
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     wall: Callable[[], float] = wall_seconds
     vendor: Vendor = Vendor.NVIDIA
-    backend_of: Callable[[Policy], Backend] | None = None
+    backend_of: Callable[[Policy], NodeBackend] | None = None
     is_served: Callable[[str], bool] = lambda _: True
 
 
@@ -84,7 +84,7 @@ class DrainEvictions(Struct, frozen=False):
     """Controllers of which a pod was evicted."""
     _reported: set[str] = field(default_factory=set)
 
-    def request(self, cluster: Cluster, holders: Iterable[Holder], platform: frozenset[str] | None) -> list[StepResult]:
+    def request(self, cluster: Cluster, holders: Iterable[DeviceHolder], platform: frozenset[str] | None) -> list[StepResult]:
         """Request the eviction of each pod that can be moved, and return what to report.
 
         A disruption budget may refuse: the next look requests it again.
@@ -94,21 +94,21 @@ class DrainEvictions(Struct, frozen=False):
             self._first = frozenset(holder.pod_uid for holder in found)
         return [result for holder in found if self.can_move(holder, platform) for result in self._evict(cluster, holder)]
 
-    def can_move(self, holder: Holder, platform: frozenset[str] | None) -> bool:
+    def can_move(self, holder: DeviceHolder, platform: frozenset[str] | None) -> bool:
         """Return whether an eviction frees the GPUs. Pods of `platform` stay; if that is unknown, all pods stay."""
         if holder.pod is None or holder.pod.has_ended or platform is None or holder.pod.namespace in platform:
             return False
         return not self._is_successor(holder)
 
-    def describe_successors(self, holders: Iterable[Holder]) -> str:
+    def describe_successors(self, holders: Iterable[DeviceHolder]) -> str:
         """Return which controllers recreate their pods, as the end of a sentence; empty if none does."""
         owners = sorted({holder.pod.controller for holder in holders if holder.pod is not None and self._is_successor(holder)})
         return f"; not evicted again, because {', '.join(owners)} recreates it" if owners else ""
 
-    def _is_successor(self, holder: Holder) -> bool:
+    def _is_successor(self, holder: DeviceHolder) -> bool:
         return self._first is not None and holder.pod_uid not in self._first and _controller(holder) in self._moved
 
-    def _evict(self, cluster: Cluster, holder: Holder) -> list[StepResult]:
+    def _evict(self, cluster: Cluster, holder: DeviceHolder) -> list[StepResult]:
         if holder.pod is None or holder.pod.is_terminating:
             return []
         try:
@@ -127,7 +127,7 @@ class DrainEvictions(Struct, frozen=False):
         ]
 
 
-def _controller(holder: Holder) -> str:
+def _controller(holder: DeviceHolder) -> str:
     return "" if holder.pod is None else f"{holder.pod.namespace}/{holder.pod.controller}"
 
 
@@ -254,7 +254,7 @@ class RunContext(Struct, frozen=False):
         """The API server; `has_server` is False without one."""
         return self.deps.cluster
 
-    def backend_of(self, policy: Policy) -> Backend:
+    def backend_of(self, policy: Policy) -> NodeBackend:
         """Return how the GPUs of this policy's node are offered."""
         return self.deps.backend if self.deps.backend_of is None else self.deps.backend_of(policy)
 
@@ -300,7 +300,7 @@ class RunContext(Struct, frozen=False):
 
     # What is known of the node.
 
-    def holders(self) -> tuple[Holder, ...]:
+    def holders(self) -> tuple[DeviceHolder, ...]:
         """Return the pods that hold devices. If the API server does not answer, every allocation of kubelet counts.
 
         Blocked if kubelet's checkpoint cannot be read, or if neither it nor the API server can tell which pods hold GPUs.
@@ -328,7 +328,7 @@ class RunContext(Struct, frozen=False):
         deps, former = self.deps, self.former()
         # Where nothing of the pool is in force, or has begun, there is nothing to wait for.
         has_begun = (former is not None and former.pool == pool) or deps.folder.journal() is not None
-        return Selection(
+        return PoolSelection(
             cluster=self.cluster,
             pods=self.cluster.pods,
             folder=deps.folder,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Backend, Checkpoint, CheckpointError
+from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint, CheckpointError, NodeBackend
 from gpushare_node.contract.policy import Mode, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -28,7 +28,7 @@ _UNKNOWN = {
 """The device of a pod whose devices are unknown, and why. It is no UUID, so the pod blocks every GPU."""
 
 
-class Holder(Struct):
+class DeviceHolder(Struct):
     """A pod that holds devices. `pod` None: it is unknown which pod it is, and whether it has ended, or it is gone.
 
     `claimed` are those of its resources that it has by claims: DeviceClasses.
@@ -50,7 +50,7 @@ class Holder(Struct):
         return bool(devices) and not all(device.startswith(UUIDS) and device not in devices for device in self.devices)
 
 
-def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[Holder, ...]:
+def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[DeviceHolder, ...]:
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts. Otherwise a plugin's allocations of pods that are gone or have ended do
@@ -61,7 +61,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
     """
     known = {uid: pod for pod in pods or () for uid in pod.uids}
-    found: dict[str, Holder] = {}
+    found: dict[str, DeviceHolder] = {}
     for allocation in checkpoint.allocations:
         pod = known.get(allocation.pod_uid)
         is_over = pods is not None and (pod is None or pod.has_ended)
@@ -69,7 +69,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             continue
         resources = frozenset({allocation.resource})
         before = found.get(allocation.pod_uid)
-        found[allocation.pod_uid] = Holder(
+        found[allocation.pod_uid] = DeviceHolder(
             pod_uid=allocation.pod_uid,
             pod=pod,
             devices=(before.devices if before else frozenset()) | set(allocation.devices or (_UNPREPARED,)),
@@ -84,7 +84,7 @@ def _is_of_gpus(allocation: Allocation) -> bool:
     return is_gpu_resource(allocation.resource) or (allocation.claim is not None and not allocation.resource)
 
 
-def without_lost(holders: Iterable[Holder], view: GpuView) -> tuple[Holder, ...]:
+def without_lost(holders: Iterable[DeviceHolder], view: GpuView) -> tuple[DeviceHolder, ...]:
     """Return the holders without MIG instances that no GPU has, and that are known by their names alone.
 
     After a reboot the DRA driver knows no claim any more, and kubelet knows no UUID: instances are gone then.
@@ -101,7 +101,7 @@ def without_lost(holders: Iterable[Holder], view: GpuView) -> tuple[Holder, ...]
     )
 
 
-def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[Holder]:
+def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[DeviceHolder]:
     """Yield the pods of which the checkpoint lacks what they request, as holders of an unknown device.
 
     `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers.
@@ -121,7 +121,7 @@ def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozen
             claimed = DRA_DRIVERS
         if resources or claimed:
             held = frozenset({device})
-            yield Holder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
+            yield DeviceHolder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 
 def asks_for_gpus(pod: PodView) -> bool:
@@ -129,7 +129,7 @@ def asks_for_gpus(pod: PodView) -> bool:
     return not pod.has_ended and any(map(is_gpu_resource, pod.resources))
 
 
-def find_allocated(holders: Iterable[Holder]) -> frozenset[str]:
+def find_allocated(holders: Iterable[DeviceHolder]) -> frozenset[str]:
     """Return the UUIDs that pods hold."""
     return frozenset(device for holder in holders for device in holder.devices)
 
@@ -140,19 +140,19 @@ class Blocker(Struct):
     `devices` are the ones that no pod may hold, `resources` those whose holders a new label disturbs.
     """
 
-    holders: tuple[Holder, ...]
+    holders: tuple[DeviceHolder, ...]
     message: str
     devices: frozenset[str]
     resources: frozenset[str]
 
-    def is_left_by(self, holders: Iterable[Holder]) -> bool:
+    def is_left_by(self, holders: Iterable[DeviceHolder]) -> bool:
         """Return whether pods blocked the change, and none of `holders` does."""
         return bool(self.holders) and not _in_the_way(holders, self.devices, self.resources)
 
 
 def find_blocker(
     view: GpuView,
-    holders: Sequence[Holder],
+    holders: Sequence[DeviceHolder],
     affected: Collection[str],
     name: Callable[[Collection[int]], Mapping[int, str]] = lambda _: {},
     further: Collection[str] = (),
@@ -194,7 +194,9 @@ def _name_processes(
     return [f"{known.get(pid, f'process {pid}')} on GPU {index}" for index, each in pids.items() for pid in each]
 
 
-def _in_the_way(holders: Iterable[Holder], devices: Collection[str], resources: Collection[str]) -> tuple[Holder, ...]:
+def _in_the_way(
+    holders: Iterable[DeviceHolder], devices: Collection[str], resources: Collection[str]
+) -> tuple[DeviceHolder, ...]:
     return tuple(holder for holder in holders if holder.may_hold(devices) or not holder.resources.isdisjoint(resources))
 
 
@@ -245,7 +247,7 @@ class AllocatedDevices(Struct):
     problem: str = ""
 
 
-def read_allocated(backend: Backend) -> AllocatedDevices:
+def read_allocated(backend: NodeBackend) -> AllocatedDevices:
     """Return the devices in the checkpoint. Pods that have ended stay in it, and count, because no API server is used."""
     try:
         checkpoint = backend.read_checkpoint()

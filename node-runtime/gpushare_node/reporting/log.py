@@ -41,7 +41,7 @@ def line(event: str, fields: Mapping[str, Field]) -> str:
     return json.dumps({"event": event, **fields}, ensure_ascii=True, default=str)
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Formats records as lines. `pool` is set when the policy is read, after the first lines."""
 
     def __init__(self, *, is_terminal: bool, node: str) -> None:
@@ -64,9 +64,9 @@ class Lines(logging.Formatter):
         return json.dumps(head | fields | head | place, default=str)
 
 
-def begin(stream: TextIO, *, node: str, is_terminal: bool) -> Lines:
+def begin(stream: TextIO, *, node: str, is_terminal: bool) -> LineFormatter:
     """Send all log records of this process to the stream."""
-    lines = Lines(is_terminal=is_terminal, node=node)
+    lines = LineFormatter(is_terminal=is_terminal, node=node)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines)
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)

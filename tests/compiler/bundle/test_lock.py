@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.bundle import lock
-from gpushare.bundle.lock import EMPTY, GENERATIONS, GoalPin, History, Lock
+from gpushare.bundle.lock import EMPTY, GENERATIONS, ConfigHistory, GoalPin, Lock
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 
@@ -20,10 +20,10 @@ FULL = Lock(
     intent="sha256:" + "1" * 64,
     files={"README.md": "sha256:" + "a" * 64, "chart/values.yaml": "sha256:" + "b" * 64},
     goals={"training": GoalPin(question="1a2b3c4d", layout=(("3g.20gb", 1), ("1g.5gb", 4)))},
-    profiles=History(
+    profiles=ConfigHistory(
         now={"mps-12345678": SHARED}, former=({"mig-1e345678": {"version": "v1"}}, {"exclusive-00000000": {"version": "v1"}})
     ),
-    mig_configs=History(
+    mig_configs=ConfigHistory(
         now={"mig-aaaaaaaa": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]},
         former=({"mig-bbbbbbbb": [{"devices": "all", "mig-enabled": False}]},),
     ),
@@ -54,8 +54,8 @@ def test_the_order_of_a_layout_survives() -> None:
 
 
 def test_the_text_does_not_depend_on_the_order_of_discovery() -> None:
-    turned = Lock(files=dict(reversed([*FULL.files.items()])), profiles=History(now={"b": {}, "a": {}}))
-    assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles=History(now={"a": {}, "b": {}})))
+    turned = Lock(files=dict(reversed([*FULL.files.items()])), profiles=ConfigHistory(now={"b": {}, "a": {}}))
+    assert lock.text(turned) == lock.text(Lock(files=FULL.files, profiles=ConfigHistory(now={"a": {}, "b": {}})))
 
 
 def test_changed_profile_set_becomes_a_previous_generation() -> None:

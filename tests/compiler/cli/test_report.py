@@ -119,10 +119,10 @@ def test_colour_adds_nothing_but_escapes() -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == plain
 
 
-@pytest.mark.parametrize(("value", "expected"), [("true", report.Format.GITHUB), ("", report.Format.TEXT)])
+@pytest.mark.parametrize(("value", "expected"), [("true", report.FindingFormat.GITHUB), ("", report.FindingFormat.TEXT)])
 def test_github_actions_format_is_the_default_on_github(
-    value: str, expected: report.Format, monkeypatch: pytest.MonkeyPatch
+    value: str, expected: report.FindingFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", value)
     assert report.chosen(None) is expected
-    assert report.chosen("sarif") is report.Format.SARIF
+    assert report.chosen("sarif") is report.FindingFormat.SARIF

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare.compare.sides import Side
-from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.compare.snapshots import OfferedDevice, PoolSide
 from gpushare.offering import backends
 
 
@@ -26,10 +26,10 @@ def side(document: Mapping[str, Any]) -> Side:
 
 
 def _pool(entry: Mapping[str, Any]) -> PoolSide:
-    gpus: list[list[Device]] = [[] for _ in range(entry["gpusPerNode"])]
+    gpus: list[list[OfferedDevice]] = [[] for _ in range(entry["gpusPerNode"])]
     for one in entry["devices"]:
         fields = {"resource": one["resource"], "profile": one["profile"], "start": one["start"], "replicas": one["replicas"]}
-        gpus[one["gpu"]].append(Device(**fields, memory_mib=one["memoryMiB"]))
+        gpus[one["gpu"]].append(OfferedDevice(**fields, memory_mib=one["memoryMiB"]))
     caps = tuple(((one["profile"], one["resource"]), one["capMiB"]) for one in entry["devices"])
     rest = {key: value for key, value in entry.items() if key not in {"nodes", "resources", "devices"}}
     return PoolSide(

@@ -4,16 +4,16 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from gpushare.core.units import Share
+from gpushare.core.units import SizeOrPercent
 from gpushare.intent import reader, types
 from gpushare.intent.types import (
     Admission,
     Balanced,
     CapWord,
-    Driver,
     Enforcement,
     Exclusive,
     Expression,
+    GpuDriver,
     Instances,
     LayoutGroup,
     Memory,
@@ -59,7 +59,7 @@ def test_omitted_fields_have_the_defaults_of_v1() -> None:
     assert pool.sharing == TimeSlicing(replicas=4, rename=True, placement=SharePlacement.SPREAD)
     assert pool.memory == Memory(cap=None, reserve=None, oversubscribe_percent=100)
     assert pool.enforcement == Enforcement(
-        action=Action.KILL, grace_seconds=10, tolerance=Share(bytes=0), mechanism=Mechanism.AUTO
+        action=Action.KILL, grace_seconds=10, tolerance=SizeOrPercent(bytes=0), mechanism=Mechanism.AUTO
     )
     assert pool.rollout == Rollout(max_unavailable=1, on_busy=OnBusy.WAIT, drain_timeout_seconds=1800)
     assert (pool.priority, pool.require, pool.namespaces, pool.tolerations) == (0, Require(), (), ())
@@ -162,7 +162,7 @@ def test_given_fields_are_read_with_unit_and_order() -> None:
         stack=NvidiaStack.GPU_OPERATOR,
         version="v26.7.0",
         partitioner=Partitioner.MIG_MANAGER,
-        driver=Driver(repository="registry.example.org/nvidia", image="driver", version="595.91.07"),
+        driver=GpuDriver(repository="registry.example.org/nvidia", image="driver", version="595.91.07"),
         registry="registry.example.org:5000/mirror",
         image_pull_secrets=("mirror",),
         values={"dcgm": {"enabled": True, "args": None}},
@@ -176,9 +176,11 @@ def test_given_fields_are_read_with_unit_and_order() -> None:
     )
     assert notebooks.priority == 10
     assert notebooks.sharing == TimeSlicing(replicas=4, rename=False, placement=SharePlacement.PACK)
-    assert notebooks.memory == Memory(cap=CapWord.EVEN, reserve=Share(percent_hundredths=500), oversubscribe_percent=150)
+    assert notebooks.memory == Memory(
+        cap=CapWord.EVEN, reserve=SizeOrPercent(percent_hundredths=500), oversubscribe_percent=150
+    )
     assert notebooks.enforcement == Enforcement(
-        action=Action.EVICT, grace_seconds=90, tolerance=Share(percent_hundredths=250), mechanism=Mechanism.WATCHER
+        action=Action.EVICT, grace_seconds=90, tolerance=SizeOrPercent(percent_hundredths=250), mechanism=Mechanism.WATCHER
     )
     assert notebooks.namespaces == ("atlas", "cms")
     assert notebooks.tolerations[0]["tolerationSeconds"] == 30
@@ -187,7 +189,7 @@ def test_given_fields_are_read_with_unit_and_order() -> None:
     assert serving.rollout == Rollout(max_unavailable="10%", on_busy=OnBusy.EVICT, drain_timeout_seconds=7200)
     groups = (LayoutGroup(gpus=(0, 1, 2, 3), layout=(("2g.10gb", 2), ("1g.5gb", 3))), LayoutGroup(gpus=(4, 5, 6, 7), layout=()))
     assert dense.sharing == Mig(wanted=groups, strategy=MigStrategy.MIXED, replicas=(("1g.5gb", 2),))
-    assert dense.memory == Memory(cap=(("1g.5gb", 2200 << 20),), reserve=Share(bytes=256 << 20))
+    assert dense.memory == Memory(cap=(("1g.5gb", 2200 << 20),), reserve=SizeOrPercent(bytes=256 << 20))
     assert dense.rollout.max_unavailable == 2
     assert goals.sharing == Mig(wanted=MemoryEach(size_bytes=9 << 30), replicas=3)
     assert (hpc.sharing, hpc.require) == (Exclusive(), Require(nvlink=True, ecc=True, memory_bytes=79 << 30))

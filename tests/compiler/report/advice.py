@@ -5,7 +5,7 @@ from gpushare.bundle import lock
 from gpushare.intent.types import TimeSlicing
 from gpushare.resolved.plan import Plan
 from gpushare.study.advice import distribution
-from gpushare.study.advice.advised import Advice, BackTest, Change, Ending, PoolAdvice, Refusal
+from gpushare.study.advice.advised import Advice, AdvisedSharing, BackTest, Ending, PoolAdvice, Refusal
 from gpushare.study.advice.history import History
 from gpushare_node.contract.struct import replace
 from tests.compiler.rules.intents import pool, written
@@ -49,7 +49,7 @@ def advice(found: History) -> Advice:
     tested = BackTest(containers=34, endings=(ending,), rate=distribution.rate(1, 34 * 3 / 7))
     covered = distribution.coverage(found, "notebooks", LEARNED)
     distributions = distribution.of(found, "notebooks", LEARNED)
-    change = Change(
+    change = AdvisedSharing(
         sharing=TimeSlicing(replicas=5),
         cap_bytes=2800 * MIB,
         shares_before=16,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from gpushare.cli.commands import commands
 from gpushare.intent.types import SharePlacement
 from gpushare.report import html, simulation
-from gpushare.study.simulation.outcome import Outcome, Point, PoolOutcome, Simulated, Simulations
+from gpushare.study.simulation.outcome import Point, PoolOutcome, Simulated, SimulationOutcome, Simulations
 from gpushare.study.simulation.supply import PoolSupply, Supply
 from gpushare.study.workload.requests import LeftOut, PodRequest, Workload
 from gpushare_node.contract.struct import replace
@@ -60,7 +60,9 @@ def simulated(file: str = "intent.yaml", name: str = "notebooks", points: tuple[
         )
         for one in found
     )
-    outcome = Outcome(pools=outcomes, unserved={}, bounds=None, end=7200, currency="", cost=None, assumed=("nothing else",))
+    outcome = SimulationOutcome(
+        pools=outcomes, unserved={}, bounds=None, end=7200, currency="", cost=None, assumed=("nothing else",)
+    )
     return Simulated(file=file, name="lab", supply=Supply(pools=supplies, quotas={}), outcome=outcome)
 
 

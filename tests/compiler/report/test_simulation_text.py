@@ -7,7 +7,7 @@ import pytest
 from gpushare.intent.types import SharePlacement
 from gpushare.report import simulation, text
 from gpushare.report.terminal import Style
-from gpushare.study.simulation.outcome import Bounds, Outcome, Point, PoolOutcome, Simulated, Simulations
+from gpushare.study.simulation.outcome import Bounds, Point, PoolOutcome, Simulated, SimulationOutcome, Simulations
 from gpushare.study.simulation.supply import PoolSupply, Supply
 from gpushare.study.workload.requests import LeftOut, PodRequest, Workload
 from gpushare_node.contract.struct import replace
@@ -31,11 +31,11 @@ POOL = PoolOutcome(
     cost=4.0,
     is_hourly=False,
 )
-OUTCOME = Outcome(pools=(POOL,), unserved={}, bounds=None, end=7200, currency="EUR", cost=4.0, assumed=("one thing",))
+OUTCOME = SimulationOutcome(pools=(POOL,), unserved={}, bounds=None, end=7200, currency="EUR", cost=4.0, assumed=("one thing",))
 WORKLOAD = Workload(source="pods.csv", pods=(PodRequest(namespace="a", name="b", milli=500),) * 9)
 
 
-def simulated(file: str = "intent.yaml", outcome: Outcome = OUTCOME) -> Simulated:
+def simulated(file: str = "intent.yaml", outcome: SimulationOutcome = OUTCOME) -> Simulated:
     pools = tuple(
         PoolSupply(
             name=pool.name,
@@ -59,7 +59,7 @@ def rendered(*intents: Simulated, workload: Workload = WORKLOAD, style: Style = 
     return text.render(simulation.report(found), style)
 
 
-def changed(**changes: Any) -> Outcome:
+def changed(**changes: Any) -> SimulationOutcome:
     return replace(OUTCOME, pools=(replace(POOL, **changes),))
 
 
@@ -77,7 +77,7 @@ def changed(**changes: Any) -> Outcome:
         (replace(changed(placed=0), unserved={"no card": 1200}), "1,200 of 1200 pods never ran: no card"),
     ],
 )
-def test_verdict_is_one_sentence(outcome: Outcome, verdict: str) -> None:
+def test_verdict_is_one_sentence(outcome: SimulationOutcome, verdict: str) -> None:
     assert simulation.verdict(simulated(outcome=outcome)) == verdict
     assert f"\n{verdict}\n" in rendered(simulated(outcome=outcome))
 
@@ -142,7 +142,7 @@ def test_intents_are_compared_with_the_first_and_differences_add_up() -> None:
 
 
 @pytest.mark.parametrize("other", [replace(OUTCOME, currency="USD"), changed(is_hourly=True)])
-def test_costs_in_several_currencies_or_of_other_times_are_not_compared(other: Outcome) -> None:
+def test_costs_in_several_currencies_or_of_other_times_are_not_compared(other: SimulationOutcome) -> None:
     shown = rendered(simulated(), simulated("other.yaml", other))
     assert "Costs in several currencies, or of an hour and of a whole workload, are not compared." in shown
     comparison = shown[shown.index("INTENT") : shown.index("In parentheses")]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare.core.units import MIB, Share
+from gpushare.core.units import MIB, SizeOrPercent
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
@@ -44,14 +44,14 @@ def test_even_cap_is_exact_for_any_numbers(memory_mib: int, replicas: int) -> No
 
 @pytest.mark.parametrize(
     ("reserve", "usable_mib"),
-    [(Share(bytes=1 << 30), 14336), (Share(bytes=0), 15360), (Share(percent_hundredths=5000), 7680)],
+    [(SizeOrPercent(bytes=1 << 30), 14336), (SizeOrPercent(bytes=0), 15360), (SizeOrPercent(percent_hundredths=5000), 7680)],
 )
-def test_custom_reserve_replaces_the_default(reserve: Share, usable_mib: int) -> None:
+def test_custom_reserve_replaces_the_default(reserve: SizeOrPercent, usable_mib: int) -> None:
     assert usable_bytes(15360, reserve) == usable_mib * MIB
 
 
 def test_mps_divides_the_whole_memory_as_its_daemon_does() -> None:
-    assert caps.cap_mib(pool(Mps(replicas=4), "t4", **memory(reserve=Share(bytes=1 << 30))), T4, None, 4) == 3840
+    assert caps.cap_mib(pool(Mps(replicas=4), "t4", **memory(reserve=SizeOrPercent(bytes=1 << 30))), T4, None, 4) == 3840
 
 
 @pytest.mark.parametrize("memory_mib", [None, 0])
@@ -84,12 +84,12 @@ def test_a_profile_that_a_map_leaves_out_gets_even() -> None:
 
 @given(st.integers(1, 200_000), st.integers(0, 10_000))
 def test_tolerance_is_rounded_up(cap_mib: int, hundredths: int) -> None:
-    tolerant = pool(SLICED, **enforcement(tolerance=Share(percent_hundredths=hundredths)))
+    tolerant = pool(SLICED, **enforcement(tolerance=SizeOrPercent(percent_hundredths=hundredths)))
     assert caps.tolerance_mib(tolerant, cap_mib) == ceil(Fraction(cap_mib * hundredths, 10_000))
 
 
 def test_a_tolerance_in_bytes_is_rounded_up_to_a_mib() -> None:
-    assert caps.tolerance_mib(pool(SLICED, **enforcement(tolerance=Share(bytes=MIB + 1))), 1000) == 2
+    assert caps.tolerance_mib(pool(SLICED, **enforcement(tolerance=SizeOrPercent(bytes=MIB + 1))), 1000) == 2
 
 
 @pytest.mark.parametrize("contexts", [1, 2, 16])
@@ -102,7 +102,7 @@ def test_a_client_that_fills_the_limit_of_mps_is_within_its_cap(contexts: int) -
 
 
 def test_a_larger_tolerance_counts_under_mps() -> None:
-    assert caps.tolerance_mib(pool(Mps(replicas=4), **enforcement(tolerance=Share(bytes=100 * MIB))), 1000) == 100
+    assert caps.tolerance_mib(pool(Mps(replicas=4), **enforcement(tolerance=SizeOrPercent(bytes=100 * MIB))), 1000) == 100
 
 
 def test_memory_quota_counts_only_whole_shares() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gpushare import pipeline
 from gpushare.bundle.lock import EMPTY, GoalPin, Lock
-from gpushare.core.units import Share
+from gpushare.core.units import SizeOrPercent
 from gpushare.facts.catalog import cards
 from gpushare.intent.types import Balanced, Instances, Layout, MemoryEach, Mig, MigStrategy, MostInstances, Pool
 from gpushare.resolved.plan import PoolPlan, goal_inputs_digest
@@ -59,7 +59,7 @@ def test_lock_entry_of_a_pool_without_a_goal_is_ignored() -> None:
         pool(Mig(wanted=MemoryEach(size_bytes=4 << 30))),
         pool(Mig(wanted=MemoryEach(size_bytes=5 << 30))),
         pool(Mig(wanted=MostInstances(), strategy=MigStrategy.SINGLE)),
-        pool(Mig(wanted=MostInstances()), **memory(reserve=Share(bytes=1 << 30))),
+        pool(Mig(wanted=MostInstances()), **memory(reserve=SizeOrPercent(bytes=1 << 30))),
     ],
 )
 def test_changed_goal_is_resolved_again(other: Pool) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.core.units import MIB, Share
+from gpushare.core.units import MIB, SizeOrPercent
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import memory as memory_rules
 from gpushare.rules import sharing
@@ -51,7 +51,7 @@ def test_a_cap_by_profile_is_reported_at_its_profile() -> None:
 
 
 def test_custom_reserve_is_used_in_the_cap_check() -> None:
-    assert codes(pool(T4_SLICED, "t4", **memory(cap=3840 * MIB, reserve=Share(bytes=0)))) == []
+    assert codes(pool(T4_SLICED, "t4", **memory(cap=3840 * MIB, reserve=SizeOrPercent(bytes=0)))) == []
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,10 @@ def test_cap_without_sharing_is_refused(sharing: Sharing, cap: Any, path: str, a
     assert findings(RULES, pool(sharing, **memory(cap=cap))) == [("GS502", path, at)]
 
 
-@pytest.mark.parametrize("reserve", [Share(bytes=15360 * MIB), Share(bytes=15358 * MIB), Share(percent_hundredths=10_000)])
-def test_reserve_that_leaves_no_usable_memory_is_refused(reserve: Share) -> None:
+@pytest.mark.parametrize(
+    "reserve", [SizeOrPercent(bytes=15360 * MIB), SizeOrPercent(bytes=15358 * MIB), SizeOrPercent(percent_hundredths=10_000)]
+)
+def test_reserve_that_leaves_no_usable_memory_is_refused(reserve: SizeOrPercent) -> None:
     one = pool(T4_SLICED, "t4", **memory(reserve=reserve))
     assert findings(RULES, one) == [("GS509", "/memory/reserve", "value")]
 

@@ -1,7 +1,7 @@
 """NVIDIA's DRA driver on simulated nodes: its pod, and the ResourceSlice of a node's GPU, which the node itself writes."""
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, ApiRequest, Connection
 from gpushare_node.adapters.kube.slices import PATH
 from gpushare_node.contract.policy import DraShares, Policy
 from gpushare_node.contract.struct import replace
@@ -48,11 +48,11 @@ class DriverPods:
         }
         metadata = {"name": f"driver-{node}", "labels": labels}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        self._own.ask(Request(method="POST", path=self._pods, body=body))
+        self._own.ask(ApiRequest(method="POST", path=self._pods, body=body))
 
     def end(self, node: str) -> None:
         """The pod has ended."""
-        self._own.ask(Request(method="DELETE", path=f"{self._pods}/driver-{node}", query={"gracePeriodSeconds": "0"}))
+        self._own.ask(ApiRequest(method="DELETE", path=f"{self._pods}/driver-{node}", query={"gracePeriodSeconds": "0"}))
 
     def publish(self, node: str, uuid: str, policy: Policy, division: Division) -> None:
         """Say which devices the node's GPU has now."""
@@ -68,13 +68,13 @@ class DriverPods:
         metadata = {"name": slice_name(node)}
         body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
         self._node = node
-        self._as_node.ask(Request(method="POST", path=PATH, body=body))
+        self._as_node.ask(ApiRequest(method="POST", path=PATH, body=body))
 
     def withdraw(self, node: str) -> None:
         """Delete the node's slice, as kubelet does, which another may have deleted."""
         self._node = node
         try:
-            self._as_node.ask(Request(method="DELETE", path=f"{PATH}/{slice_name(node)}"))
+            self._as_node.ask(ApiRequest(method="DELETE", path=f"{PATH}/{slice_name(node)}"))
         except ClusterError as error:
             if error.status != _NOT_FOUND:
                 raise

@@ -27,13 +27,13 @@ from typing import Any
 from gpushare_node.adapters.host.state_dir import Published, StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, ApiEndpoint, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import APPLY_PATCH, STRATEGIC_PATCH, ApiEndpoint, ApiRequest, Connection, Json
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.informers import NodeInformer, PodInformer, SliceInformer
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.adapters.procs.linux import LinuxProcesses
-from gpushare_node.backends.backend import Backend, Checkpoint
+from gpushare_node.backends.backend import Checkpoint, NodeBackend
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.cli.wiring import WatchedSlices
@@ -100,7 +100,7 @@ class Node:
         """Whether its pool is the DRA driver's."""
         return self.policy.backend is policies.Backend.DRA
 
-    def _backend(self) -> Backend:
+    def _backend(self) -> NodeBackend:
         """As `cli.wiring` puts it together for a program that stays."""
         ids = {name: frozenset(f"{self.uuid}::{one}" for one in range(count)) for name, count in self.policy.resources}
         checkpoint = Checkpoint(allocations=(), registered={} if self.is_of_dra else ids)
@@ -291,7 +291,7 @@ class NodeCrowd:
         """Kubelet's own heartbeat; its connection is none of ours."""
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         self._write(
-            Request(
+            ApiRequest(
                 method="PATCH",
                 path=f"{NODES}/{node.name}/status",
                 body={"status": {"conditions": [ready]}},
@@ -308,9 +308,9 @@ class NodeCrowd:
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
             path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}"
             query = {"fieldManager": "simulation", "force": "true"}
-            self._write(Request(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH))
+            self._write(ApiRequest(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH))
 
-    def _write(self, request: Request) -> None:
+    def _write(self, request: ApiRequest) -> None:
         try:
             self._plain.ask(request)
         except ClusterError as error:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import METADATA_LIST, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import METADATA_LIST, ApiRequest, Connection, Json
 
 NODES = "/api/v1/nodes"
 _MARK = "example.org/simulated"
@@ -40,7 +40,7 @@ def standing(connection: Connection, purpose: str, nodes: Iterable[Json]) -> Ite
     """The nodes, all of this purpose, while it is simulated."""
     try:
         with ThreadPoolExecutor(4) as pool:
-            for _ in pool.map(lambda one: connection.ask(Request(method="POST", path=NODES, body=one)), nodes):
+            for _ in pool.map(lambda one: connection.ask(ApiRequest(method="POST", path=NODES, body=one)), nodes):
                 pass  # the answers are as large as the nodes
         yield
     finally:
@@ -58,7 +58,7 @@ def _clear(connection: Connection, purpose: str) -> None:
 
 def _delete(connection: Connection, name: str) -> None:
     try:
-        connection.ask(Request(method="DELETE", path=f"{NODES}/{name}"))
+        connection.ask(ApiRequest(method="DELETE", path=f"{NODES}/{name}"))
     except ClusterError as error:
         # A request that was repeated may have been carried out the first time.
         if error.status != _NOT_FOUND:

@@ -26,11 +26,11 @@ import yaml
 
 from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError
-from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Json, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, ApiRequest, Connection, Json
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient, read_node_slices
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
-from gpushare_node.backends.backend import Backend, Checkpoint
+from gpushare_node.backends.backend import Checkpoint, NodeBackend
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
@@ -81,7 +81,7 @@ class Counted(Connection):
         self.requests.clear()
         self.received = self.writes = self.in_vain = 0
 
-    def ask(self, request: Request) -> Json:
+    def ask(self, request: ApiRequest) -> Json:
         """As ever; what changes the node is seen by its kubelet."""
         self._time.sleep(self._latency * random.uniform(0.5, 1.5))
         self.requests[f"{request.method} {kind_of(request)}"] += 1
@@ -153,7 +153,7 @@ class SimulatedNode:
         events.drain(3.0)
         return outcome
 
-    def _backend(self, policy: Policy) -> Backend:
+    def _backend(self, policy: Policy) -> NodeBackend:
         if policy.backend is policies.Backend.DEVICE_PLUGIN:
             return DevicePlugin(read_checkpoint=lambda: self.checkpoint, find_sockets=frozenset)
         read_slices = partial(read_node_slices, self.connection, self.name, DRIVER)
@@ -260,7 +260,9 @@ class Kubelets:
         node.resources |= found.keys()
         counts = dict.fromkeys(sorted(node.resources), "0") | {name: str(len(one.ids)) for name, one in found.items()}
         body = {"status": {"capacity": counts, "allocatable": counts}}
-        self._connection.ask(Request(method="PATCH", path=f"/api/v1/nodes/{node.name}/status", body=body, content_type=_MERGE))
+        self._connection.ask(
+            ApiRequest(method="PATCH", path=f"/api/v1/nodes/{node.name}/status", body=body, content_type=_MERGE)
+        )
         node.is_plugged = bool(found)
 
 

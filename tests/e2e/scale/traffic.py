@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import JSON, ApiEndpoint, Connection, Json, Request, _Answer
+from gpushare_node.adapters.kube.connection import JSON, ApiEndpoint, ApiRequest, Connection, Json, _Answer
 from gpushare_node.core.clock import Stopped
 
 _KINDS = ("leases", "events", "pods", "daemonsets", "resourceslices", "nodes")
 
 
-def kind_of(request: Request) -> str:
+def kind_of(request: ApiRequest) -> str:
     """What a request is about, as figures call it."""
     return next((one for one in _KINDS if f"/{one}" in request.path), "other")
 
@@ -124,7 +124,7 @@ class Observed(Connection):
         """The server ends it by real time."""
         return super().watch(path, query, seconds=seconds / self._time.speed, accept=accept)
 
-    def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> _Answer:
+    def _send(self, request: ApiRequest, connect_seconds: float, read_seconds: float) -> _Answer:
         method = "WATCH" if "watch" in request.query else request.method
         kind = kind_of(request)
         try:

@@ -12,13 +12,12 @@ from gpushare_node.contract.policy import (
     Action,
     Adoption,
     Backend,
-    Card,
     DesiredGpu,
     DesiredInstance,
     DesiredPartition,
-    Dra,
     DraShares,
     Enforcement,
+    ExpectedCard,
     Mechanism,
     Mode,
     ModeSwitch,
@@ -26,6 +25,7 @@ from gpushare_node.contract.policy import (
     Partitioner,
     Policy,
     PolicyError,
+    PoolDra,
     RepartitioningTaint,
     Rollout,
     Share,
@@ -197,7 +197,7 @@ def test_a_policy_of_dra_counts_devices_by_class_and_has_no_profile() -> None:
     spec["shares"] = [{**spec["shares"][0], "resource": "gpushare-balanced-1g-10gb", "profile": "1g.10gb"}]
     policy = read(yaml.safe_dump(whole))
     assert (policy.backend, policy.profile) == (Backend.DRA, "")
-    assert policy.dra == Dra(driver="gpu.nvidia.com", shares=DraShares.MEMORY, on_demand=False)
+    assert policy.dra == PoolDra(driver="gpu.nvidia.com", shares=DraShares.MEMORY, on_demand=False)
     assert policy.resources == (("gpushare-balanced-1g-10gb", 16),)
     spec["dra"] = None
     assert refused(yaml.safe_dump(whole)).path == "spec.dra"
@@ -267,7 +267,7 @@ def policies(draw: st.DrawFn) -> Policy:
     vendor, backend = draw(st.sampled_from(Vendor)), draw(st.sampled_from(Backend))
     dra = None
     if backend is Backend.DRA:
-        dra = draw(st.builds(Dra, driver=NAMES, shares=st.none() | st.sampled_from(DraShares), on_demand=st.booleans()))
+        dra = draw(st.builds(PoolDra, driver=NAMES, shares=st.none() | st.sampled_from(DraShares), on_demand=st.booleans()))
     is_on_demand = dra is not None and dra.on_demand
     kinds = st.builds(
         DesiredGpu,
@@ -295,7 +295,7 @@ def policies(draw: st.DrawFn) -> Policy:
             pool=NAMES,
             cluster=NAMES,
             card=st.builds(
-                Card,
+                ExpectedCard,
                 id=TEXTS,
                 name=TEXTS,
                 pci_device_ids=st.lists(st.from_regex("0x[0-9A-F]{8}", fullmatch=True)).map(tuple),

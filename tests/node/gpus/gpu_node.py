@@ -10,7 +10,7 @@ from pathlib import Path
 from gpushare.facts.catalog import cards
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import StateDir
-from gpushare_node.contract.policy import Card, Policy
+from gpushare_node.contract.policy import ExpectedCard, Policy
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.hardware import GpuView, Hardware, PartitionResult
 from gpushare_node.reporting.outcome import Status, StepResult
@@ -62,7 +62,7 @@ class FakeClock:
 def policy(*layouts: Iterable[Stands], card: str = A100) -> Policy:
     """A policy for GPUs of a catalogue card, each with these instances."""
     known = cards.load(card)
-    own = Card(id=card, name=known.name, pci_device_ids=known.pci_device_ids, memory_mib=known.memory_mib)
+    own = ExpectedCard(id=card, name=known.name, pci_device_ids=known.pci_device_ids, memory_mib=known.memory_mib)
     profiles = () if known.mig is None else geometry.table(known_cards.geometry(card))
     return geometry.policy(*(geometry.desired(*layout, profiles=profiles) for layout in layouts), card=own)
 

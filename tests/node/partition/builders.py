@@ -6,10 +6,10 @@ from typing import Any
 from gpushare.facts.catalog.cards import Geometry
 from gpushare_node.contract.policy import (
     Action,
-    Card,
     DesiredGpu,
     DesiredInstance,
     Enforcement,
+    ExpectedCard,
     Mechanism,
     Mode,
     OnBusy,
@@ -22,7 +22,7 @@ from gpushare_node.contract.policy import (
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus, Placement, Profile
 from tests.compiler.facts.mig import known_cards
 
-CARD = Card(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
+CARD = ExpectedCard(id="a100-sxm4-40gb", name="NVIDIA A100-SXM4-40GB", pci_device_ids=("0x20B010DE",), memory_mib=40537)
 
 Stands = tuple[str, int]
 """A profile name and a start."""
@@ -92,7 +92,7 @@ def desired(*existing: Stands, profiles=A100) -> tuple[DesiredInstance, ...]:
     )
 
 
-def policy(*layouts: Iterable[DesiredInstance], card: Card = CARD) -> Policy:
+def policy(*layouts: Iterable[DesiredInstance], card: ExpectedCard = CARD) -> Policy:
     """A policy with one GPU for each layout."""
     return Policy(
         pool="training",

@@ -15,7 +15,7 @@ import urllib3
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.cluster import ClusterError, PodView
-from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, ApiRequest, Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
@@ -24,10 +24,10 @@ from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import (
     Action,
-    Card,
     DesiredGpu,
     DesiredPartition,
     Enforcement,
+    ExpectedCard,
     Mechanism,
     Mode,
     OnBusy,
@@ -81,7 +81,7 @@ def amd(compute: str = "SPX", memory: str = "NPS1", *, gpus: int = 2, pool: str 
     plain: dict[str, Any] = {
         "pool": pool,
         "cluster": "atlas",
-        "card": Card(id="mi300x", name="AMD Instinct MI300X", pci_device_ids=("0x74A11002",), memory_mib=196608),
+        "card": ExpectedCard(id="mi300x", name="AMD Instinct MI300X", pci_device_ids=("0x74A11002",), memory_mib=196608),
         "mode": Mode.EXCLUSIVE if parts == 1 else Mode.PARTITION,
         "stack": Stack.AMD_GPU_OPERATOR,
         "partitioner": Partitioner.CONFIG_MANAGER,
@@ -123,10 +123,10 @@ class _Connection(Connection):
     """A connection whose writes count as steps, and are checked. What it reads comes from the server without HTTP."""
 
     step: Callable[[], None]
-    check: Callable[[Request], None]
-    read: Callable[[Request], Any]
+    check: Callable[[ApiRequest], None]
+    read: Callable[[ApiRequest], Any]
 
-    def ask(self, request: Request) -> Any:
+    def ask(self, request: ApiRequest) -> Any:
         if request.method == "GET":
             return self.read(request)
         self.step()
@@ -252,7 +252,7 @@ class AmdNode:
         connection.step, connection.check, connection.read = self._step, self._check, self._read
         return NodeClient(connection, place, self.clock, EventRecorder(connection, place, self.clock), self.folder)
 
-    def _read(self, request: Request) -> Any:
+    def _read(self, request: ApiRequest) -> Any:
         """Objects, or one, as the server has them now."""
         parts = request.path.strip("/").split("/")
         parts = parts[2 if parts[0] == "api" else 3 :]
@@ -267,7 +267,7 @@ class AmdNode:
 
     # The invariants.
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: ApiRequest) -> None:
         if not request.path.endswith(f"/nodes/{NAME}") and not request.path.endswith(f"/nodes/{NAME}/status"):
             return
         body: Any = request.body

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 from gpushare_node.adapters.kube.slices import view_slices
-from gpushare_node.backends.backend import Allocation, Backend, Checkpoint, Claim
+from gpushare_node.backends.backend import Allocation, Checkpoint, Claim, NodeBackend
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import BACKEND_LABEL, REPARTITIONING_TAINT
-from gpushare_node.contract.policy import Dra, Policy, Share
+from gpushare_node.contract.policy import Policy, PoolDra, Share
 from gpushare_node.contract.struct import replace
 from gpushare_node.reconcile.run_context import Dependencies
 from tests.node.reconcile.chaos_node import ChaosNode
@@ -37,7 +37,7 @@ def by_claims(policy: Policy) -> Policy:
     return replace(
         policy,
         backend=policies.Backend.DRA,
-        dra=Dra(driver=DRIVER, shares=None, on_demand=False),
+        dra=PoolDra(driver=DRIVER, shares=None, on_demand=False),
         profile="",
         resources=tuple(counts.items()),
         shares=shares,
@@ -80,7 +80,7 @@ class DraNode(ChaosNode):
             is_served=lambda _: self.is_driver_running or self.may_be_served,
         )
 
-    def _backend(self, policy: Policy | None) -> Backend:
+    def _backend(self, policy: Policy | None) -> NodeBackend:
         if policy is None or policy.backend is policies.Backend.DEVICE_PLUGIN:
             return DevicePlugin(
                 read_checkpoint=self._read_checkpoint,

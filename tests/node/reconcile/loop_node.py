@@ -17,7 +17,7 @@ import yaml
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.adapters.host.state_dir import UnselectedMark
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Cluster, PodView
-from gpushare_node.adapters.kube.connection import ApiEndpoint, Connection, Request
+from gpushare_node.adapters.kube.connection import ApiEndpoint, ApiRequest, Connection
 from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.node_client import NodeClient
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
@@ -25,7 +25,7 @@ from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.policy import DesiredPartition, Dra, Mode, ModeSwitch, Policy, Share, rollout_document
+from gpushare_node.contract.policy import DesiredPartition, Mode, ModeSwitch, Policy, PoolDra, Share, rollout_document
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
@@ -139,7 +139,7 @@ def text_of(policy: Policy) -> str:
     )
 
 
-def _dra(dra: Dra) -> dict[str, Any]:
+def _dra(dra: PoolDra) -> dict[str, Any]:
     return {"driver": dra.driver, "shares": dra.shares and str(dra.shares), "onDemand": dra.on_demand}
 
 
@@ -425,7 +425,7 @@ class LoopNode:
         if child == 0:
             writes = iter(range(number))
 
-            def ask(own: Connection, request: Request, ask: Any = Connection.ask) -> Any:
+            def ask(own: Connection, request: ApiRequest, ask: Any = Connection.ask) -> Any:
                 if request.method != "GET" and next(writes, None) is None:
                     os._exit(9)
                 return ask(own, request)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from gpushare_node.contract.policy import DesiredGpu, Dra, ModeSwitch, Policy
+from gpushare_node.contract.policy import DesiredGpu, ModeSwitch, Policy, PoolDra
 from gpushare_node.contract.struct import replace
 from gpushare_node.vendors.nvidia.session import Session
 from tests.compiler.facts.mig import known_cards
@@ -27,7 +27,7 @@ def on_demand(*profiles: str, gpus: int = 1) -> Policy:
     desired = tuple(DesiredGpu(index=index, instances=(), on_demand=ModeSwitch.RUNTIME) for index in range(gpus))
     made = by_claims(mig(tuple((profile, 0) for profile in profiles)))
     counts = tuple((share.resource, places[share.profile] * gpus) for share in made.shares)
-    return replace(made, gpus=desired, resources=counts, dra=Dra(driver=DRIVER, shares=None, on_demand=True))
+    return replace(made, gpus=desired, resources=counts, dra=PoolDra(driver=DRIVER, shares=None, on_demand=True))
 
 
 class OnDemandNode(DraNode):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PodEvent
-from gpushare_node.reconcile.manager_answer import Facts, ManagerAnswer, ManagerEvent, Verdict, find_event
+from gpushare_node.reconcile.manager_answer import AnswerFacts, ManagerAnswer, ManagerEvent, Verdict, find_event
 
 WRONG = "GPU 0 has SPX/NPS1"
 OURS, OTHER = "cpx-nps4-8-01234567", "spx-nps1-8-01234567"
@@ -15,8 +15,10 @@ def event(reason: str, *, is_success: bool = False) -> ManagerEvent:
     return ManagerEvent(profile=OURS, reason=reason, is_success=is_success, text=reason)
 
 
-def facts(now: float, said: ManagerEvent | None = None, difference: str | None = WRONG, *, is_labelled: bool = False) -> Facts:
-    return Facts(now=now, age=now, event=said, is_labelled=is_labelled, difference=difference)
+def facts(
+    now: float, said: ManagerEvent | None = None, difference: str | None = WRONG, *, is_labelled: bool = False
+) -> AnswerFacts:
+    return AnswerFacts(now=now, age=now, event=said, is_labelled=is_labelled, difference=difference)
 
 
 @pytest.mark.parametrize(

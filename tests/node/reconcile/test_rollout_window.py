@@ -19,7 +19,7 @@ from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
-from gpushare_node.reconcile.rollout_window import Change
+from gpushare_node.reconcile.rollout_window import PolicyChange
 from gpushare_node.reporting.outcome import Status, StepResult
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole
@@ -148,7 +148,7 @@ def test_a_faulty_gpu_is_not_known_to_have_lost_its_layout(fault: Fault | None) 
     state = NodeGpus(gpus=(replace(gpus[0], fault=fault, mig=None if fault else off), gpus[1]))
     view, former_view = (GpuView(surveys=(), state=state, plan=plan(state, one)) for one in (policy, former))
     node = Cluster().node()
-    change = Change(policy=policy, former=former, view=view, former_view=former_view, node=node, journal=None)
+    change = PolicyChange(policy=policy, former=former, view=view, former_view=former_view, node=node, journal=None)
     assert change.is_disruptive is (fault is not None)
 
 

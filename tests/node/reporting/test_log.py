@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushare_node.reporting.log import Lines, line
+from gpushare_node.reporting.log import LineFormatter, line
 
 HOSTILE = 'a"b\\c\nd\r\x1b[31m\x00\u2028\u202e\ud83d\x85{"event": "kill"}'
 
 
 def formatted(message: str, *, is_terminal: bool = False, pool: str = "dense", error: bool = False) -> str:
-    lines = Lines(is_terminal=is_terminal, node="node-1")
+    lines = LineFormatter(is_terminal=is_terminal, node="node-1")
     lines.pool = pool
     try:
         raise ValueError(HOSTILE)

@@ -10,7 +10,7 @@ from functools import cached_property
 from gpushare.cluster.importing import accounting, amd_nodes, collecting, draft, moving, node_objects, platform, pools, quotas
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.collecting import Collector
-from gpushare.cluster.importing.documents import InputFile, Lines, Reader, described
+from gpushare.cluster.importing.documents import FileLines, InputFile, Reader, described
 from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import Facts
 from gpushare.cluster.importing.helm_values import OPERATOR
@@ -34,7 +34,7 @@ class Imported(Struct):
     name: str
     draft: Draft
     findings: tuple[Finding, ...]
-    lines: Mapping[str, Lines]
+    lines: Mapping[str, FileLines]
 
     @cached_property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from gpushare.cluster.importing import amd_nodes, helm_values, manager_configs, node_objects, plugin_configs, quotas
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.documents import Reader, described
-from gpushare.cluster.importing.facts import Facts, Settings
+from gpushare.cluster.importing.facts import ChartSettings, Facts
 from gpushare.cluster.importing.helm_values import Values
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import shorten
@@ -165,7 +165,7 @@ class Collector:
     def _values(self, values: Values, origin: str) -> None:
         if values.stack == upstream.DRA:
             self.facts.dra_values.append(
-                Settings(
+                ChartSettings(
                     stack=values.stack, origin=origin, part=values.part, version=values.version, namespace=values.namespace
                 )
             )

@@ -166,7 +166,7 @@ class InputFile(Struct):
     document: Mapping[str, Any] | None = None
 
 
-class Lines(Struct):
+class FileLines(Struct):
     """The lines of a file, for the excerpts of findings."""
 
     parts: tuple[FromFile, ...]
@@ -186,7 +186,7 @@ class Reader:
         self._notes = notes
         self._texts: dict[str, Source] = {}
         self._characters = self._number = 0
-        self.lines: dict[str, Lines] = {}
+        self.lines: dict[str, FileLines] = {}
 
     def objects(self, inputs: Sequence[InputFile]) -> Iterator[Part]:
         """Yield every object of every input; the entries of a list of objects one by one."""
@@ -206,7 +206,7 @@ class Reader:
                 self._limit(one.name, f"the file has more than {MAX_DOCUMENTS} documents")
                 break
             parts.append(FromFile(source=source.read(text, one.name, own=len(text) > source.MAX_BYTES), before=before))
-        self.lines[one.name] = Lines(parts=tuple(parts))
+        self.lines[one.name] = FileLines(parts=tuple(parts))
         for part in parts:
             if self._is_readable(part, alone=len(parts) == 1) and part.source.data is not None:
                 yield from _entries(Part(part.source.data, part))

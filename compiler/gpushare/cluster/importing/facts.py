@@ -81,7 +81,7 @@ class ImportedNode(Struct):
     gpus: int | None = None
 
 
-class Settings(Struct):
+class ChartSettings(Struct):
     """Values of an upstream chart, or a ClusterPolicy. Parts whose value is None were not given.
 
     `config_group` is the ConfigMap that the chart names, "" for none; `mig_group` mig-manager's, `vgpu_group`
@@ -128,11 +128,11 @@ class Facts:
         self.device_configs: list[Part] = []
         self.manager_profiles: dict[str, Any] = {}
         self.nodes: list[ImportedNode] = []
-        self.settings: list[Settings] = []
+        self.settings: list[ChartSettings] = []
         self.quotas: list[ImportedQuota] = []
         self.intents: list[Part] = []
         self.of_bundle: list[Part] = []
-        self.dra_values: list[Settings] = []
+        self.dra_values: list[ChartSettings] = []
         self.dra_objects: list[Part] = []
         self.plugin_namespaces: set[str] = set()
         self.objects: list[Accounted] = []

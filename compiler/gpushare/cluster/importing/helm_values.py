@@ -12,7 +12,7 @@ both), helm.cattle.io/v1 (`valuesContent`; HelmChartConfig has the name of the H
 from collections.abc import Callable, Iterator
 
 from gpushare.cluster.importing.documents import described
-from gpushare.cluster.importing.facts import Settings
+from gpushare.cluster.importing.facts import ChartSettings
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_words, shorten
 from gpushare.facts.catalog import upstream
@@ -34,7 +34,7 @@ def stack_of(part: Part) -> str:
     return PLUGIN if known or any(part.has(key) for key in _PLUGIN_KEYS[1:]) else ""
 
 
-def settings(part: Part, which: str, origin: str, notes: Notes) -> tuple[Settings, Part, Part]:
+def settings(part: Part, which: str, origin: str, notes: Notes) -> tuple[ChartSettings, Part, Part]:
     """Return the settings, and the parts with configs of the plugin and of mig-parted, by name.
 
     What of the values decides nothing here is the business of `platform`, which shows all of them.
@@ -46,7 +46,7 @@ def settings(part: Part, which: str, origin: str, notes: Notes) -> tuple[Setting
     if which == OPERATOR and word is None and not part.at("mig").has("strategy"):
         word = "single"
     fallbacks = tuple(entry.text for entry in config.at("fallbackStrategies").entries()) or ("named", "single")
-    settings = Settings(
+    settings = ChartSettings(
         stack=which,
         origin=origin,
         part=part,

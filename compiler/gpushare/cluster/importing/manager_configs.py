@@ -115,7 +115,7 @@ _KERNEL = re.compile(r"([1-9][0-9]?)\.(0|[1-9][0-9]{0,2})(?![0-9])")
 _HINT = "an intent has one type for each pool, as many as fit on a GPU: correct the config, or leave the node out"
 
 
-class Machines(Struct):
+class VmHost(Struct):
     """What a node for virtual machines becomes: the card, its number of GPUs, the type of its vGPUs, and where that is from."""
 
     card: Card
@@ -170,7 +170,7 @@ def kernel(node: ImportedNode) -> str:
     return found[0] if found else ""
 
 
-def machines_of_node(node: ImportedNode, facts: Facts, notes: Notes) -> Machines | None:
+def machines_of_node(node: ImportedNode, facts: Facts, notes: Notes) -> VmHost | None:
     """Return what the node becomes; None if its config is none of an intent: findings say why."""
     label = node.labels.get(NVIDIA.vgpu_label, "")
     part = node.part.at("metadata", "labels", NVIDIA.vgpu_label)
@@ -203,7 +203,7 @@ def machines_of_node(node: ImportedNode, facts: Facts, notes: Notes) -> Machines
         notes.error("GS862", node.part, message, "give the Node with its capacity of vGPUs")
         return None
     origin = found.origin if found else f"label {NVIDIA.vgpu_label}: {shorten(label)}, a config of NVIDIA's own"
-    return Machines(card=card, gpus=gpus, profile=profile, origin=origin)
+    return VmHost(card=card, gpus=gpus, profile=profile, origin=origin)
 
 
 def _cards(profile: str, filters: tuple[str, ...]) -> list[Card]:

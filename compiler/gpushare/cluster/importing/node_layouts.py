@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.facts import ImportedNode, MigPartedConfig
-from gpushare.cluster.importing.node_objects import Partition
+from gpushare.cluster.importing.node_objects import CloudPartition
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_first, layout_text, shorten
 from gpushare.facts import mig
@@ -173,7 +173,7 @@ def _on_all(  # noqa: PLR0913, PLR0917 - what a finding names
     return Layouts(gpus=layouts * count if len(layouts) == 1 else layouts, origin=origin, part=part)
 
 
-def _partitions(node: ImportedNode, card: Card, made: Partition, notes: Notes) -> Layouts | None:
+def _partitions(node: ImportedNode, card: Card, made: CloudPartition, notes: Notes) -> Layouts | None:
     part, profile = node.part.at("metadata", "labels", made.label), _profile(card, made.size)
     if profile is None:
         notes.error(

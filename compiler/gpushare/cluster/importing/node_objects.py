@@ -98,7 +98,7 @@ _FOREIGN = re.compile(
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
 
 
-class Partition(Struct):
+class CloudPartition(Struct):
     """The size of the MIG partitions that a cloud makes on every GPU of a node, and the label that says it."""
 
     cloud: str
@@ -164,10 +164,10 @@ def strategy(labels: Mapping[str, str]) -> tuple[Strategy, int, bool]:
     return Strategy.NONE, 1, False
 
 
-def partition(labels: Mapping[str, str]) -> Partition | None:
+def partition(labels: Mapping[str, str]) -> CloudPartition | None:
     """Return the MIG partitions that a cloud makes, if it does: every GPU has as many of this size as fit."""
     sizes = ((cloud, names.partition, labels.get(names.partition)) for cloud, names in _SHARING)
-    return next((Partition(cloud=cloud, label=label, size=size) for cloud, label, size in sizes if size), None)
+    return next((CloudPartition(cloud=cloud, label=label, size=size) for cloud, label, size in sizes if size), None)
 
 
 def is_shared_by_cloud(labels: Mapping[str, str]) -> bool:

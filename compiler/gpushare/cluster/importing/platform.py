@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushare.cluster.importing.accounting import dotted, shown
 from gpushare.cluster.importing.draft import Draft
-from gpushare.cluster.importing.facts import Facts, Settings
+from gpushare.cluster.importing.facts import ChartSettings, Facts
 from gpushare.cluster.importing.helm_values import OPERATOR, PLUGIN
 from gpushare.cluster.importing.parts import FromProgram, Notes, Part
 from gpushare.core.wording import join_first, join_words, pluralize, shorten
@@ -80,7 +80,7 @@ def _existing(facts: Facts, draft: Draft, notes: Notes) -> None:
         )
 
 
-def _runtime_class(settings: Settings) -> str:
+def _runtime_class(settings: ChartSettings) -> str:
     if settings.stack == OPERATOR:
         return settings.part.at("operator", "runtimeClass").text or "nvidia"
     return settings.part.at("runtimeClassName").text
@@ -144,13 +144,13 @@ def _replacing(stack: str, facts: Facts, draft: Draft, notes: Notes) -> None:
         )
 
 
-def _vgpu_manager(own: list[Settings], draft: Draft) -> None:
+def _vgpu_manager(own: list[ChartSettings], draft: Draft) -> None:
     if any(modes.named(pool["sharing"]["mode"]).serves_vms for pool in draft.pools.values()):
         for one in own:
             put_vgpu_manager(one, draft)
 
 
-def put_vgpu_manager(settings: Settings, draft: Draft) -> None:
+def put_vgpu_manager(settings: ChartSettings, draft: Draft) -> None:
     """Add the image of NVIDIA's vGPU manager that the values name."""
     manager = settings.part.at("vgpuManager")
     if manager.at("repository").text and manager.at("version").text:
@@ -210,7 +210,7 @@ class Value(Struct):
         return f"{dotted(self.path)}: {shown(self.part.whole)}"
 
 
-def values_of(settings: Settings) -> list[Value]:
+def values_of(settings: ChartSettings) -> list[Value]:
     """Return every value of a release, after a finding on those that its chart does not read."""
     chart = upstream.chart(settings.stack)
     return [Value(path=path, part=part, verdict=verdict) for path, part, verdict in _walk(chart, settings.part)]
@@ -228,7 +228,7 @@ def _walk(chart: UpstreamChart, part: Part, above: tuple[str, ...] = ()) -> Iter
             yield path, value, verdict
 
 
-def report_unread(settings: Settings, values: list[Value], notes: Notes) -> None:
+def report_unread(settings: ChartSettings, values: list[Value], notes: Notes) -> None:
     """Report what the chart does not read."""
     chart = upstream.chart(settings.stack)
     lines, hints = [], []
@@ -251,7 +251,7 @@ def report_unread(settings: Settings, values: list[Value], notes: Notes) -> None
         )
 
 
-def kept_lines(settings: Settings, values: list[Value]) -> list[str]:
+def kept_lines(settings: ChartSettings, values: list[Value]) -> list[str]:
     """Return the lines of a comment on a release that stays as it is."""
     version = [f"the chart's version: {shown(settings.version.value)}"] if settings.version and settings.version.value else []
     lines = version + [one.line for one in values]
@@ -263,7 +263,7 @@ def kept_lines(settings: Settings, values: list[Value]) -> list[str]:
     ]
 
 
-def carry(settings: Settings, values: list[Value], draft: Draft, notes: Notes) -> None:
+def carry(settings: ChartSettings, values: list[Value], draft: Draft, notes: Notes) -> None:
     """Carry the values of a release into an intent whose bundle takes the release's place."""
     owned = managed_values.always(NvidiaStack(settings.stack))
     if "vgpuManager" in draft.spec.get("platform", {}):
@@ -322,7 +322,7 @@ def _is_ours(entry: object, variables: tuple[str, ...], flags: tuple[str, ...]) 
     return isinstance(entry, str) and f"--{entry.lstrip('-').partition('=')[0]}" in flags
 
 
-def _report(settings: Settings, lost: list[tuple[Value, str]], notes: Notes) -> None:
+def _report(settings: ChartSettings, lost: list[tuple[Value, str]], notes: Notes) -> None:
     if lost:
         lines = "; ".join(one.line for one, _ in lost)
         notes.warn(
@@ -348,7 +348,7 @@ def _tolerate(part: Part, draft: Draft) -> None:
         draft.note(("pools", name, "tolerations"), part, "from the taints of the nodes and the tolerations of the release")
 
 
-def _driver(settings: Settings, draft: Draft) -> None:
+def _driver(settings: ChartSettings, draft: Draft) -> None:
     driver = settings.part.at("driver")
     if driver.at("enabled").truth is False:
         draft.note(("platform", "stack"), None, f"{settings.origin}: driver.enabled: false, the nodes have their driver")
@@ -357,7 +357,7 @@ def _driver(settings: Settings, draft: Draft) -> None:
     draft.put(("platform", "driver"), fields, driver, f"from {settings.origin}")
 
 
-def _version(settings: Settings, draft: Draft, notes: Notes) -> None:
+def _version(settings: ChartSettings, draft: Draft, notes: Notes) -> None:
     given = settings.version.text.removeprefix("gpu-operator-") if settings.version else ""
     chart = upstream.chart(settings.stack)
     if _EXACT.match(given):

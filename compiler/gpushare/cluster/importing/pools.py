@@ -37,7 +37,7 @@ _MAX_TAINTS = 100
 _CHANGING = ("nvidia.com/gfd.timestamp", "nvidia.com/gpu.clique", "nvidia.com/gpu.deploy")
 
 
-class _Kind(Struct):
+class _NodeGroup(Struct):
     """What a group of nodes becomes."""
 
     card: Card
@@ -58,7 +58,7 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vm
     alike: dict[tuple[object, ...], list[ImportedNode]] = {}
     for node in gpu_nodes:
         alike.setdefault(_look(node), []).append(node)
-    kinds: dict[tuple[str, ...], tuple[_Kind, list[ImportedNode]]] = {}
+    kinds: dict[tuple[str, ...], tuple[_NodeGroup, list[ImportedNode]]] = {}
     for group in alike.values():
         for_vms = with_vms and manager_configs.is_for_vms(group[0])
         kind = _vm_kind(group[0], facts, notes) if for_vms else _kind(group[0], facts, draft, notes, selector)
@@ -103,12 +103,12 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     return tuple(sorted(shown)), offers, served, kernel, by, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
 
 
-def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
+def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _NodeGroup | None:
     found = manager_configs.machines_of_node(node, facts, notes)
     if found is None:
         return None
     kernel = manager_configs.kernel(node)
-    return _Kind(
+    return _NodeGroup(
         card=found.card,
         card_origin=f"vGPU type {found.profile}",
         layouts=Layouts(gpus=((),) * found.gpus),
@@ -119,7 +119,7 @@ def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _Kind | None:
     )
 
 
-def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _Kind | None:
+def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector: Selector) -> _NodeGroup | None:
     if not evidence.is_served(node, notes, has_dra=bool(facts.dra_objects or facts.dra_values)):
         return None
     card, card_origin = _card(node, draft, notes)
@@ -150,7 +150,7 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
     origin = ", ".join(
         filter(None, [sharing_fields.name_of(selected.config), selected.origin or "no config of the device plugin"])
     )
-    return _Kind(
+    return _NodeGroup(
         card=card,
         card_origin=card_origin,
         layouts=found,
@@ -293,7 +293,7 @@ def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, la
         )
 
 
-def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
+def _add(kind: _NodeGroup, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
     sharing, names = kind.sharing, [node.name for node in nodes]
     homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
     home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
@@ -317,7 +317,7 @@ def _add(kind: _Kind, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[s
 
 
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
-    path: Path, kind: _Kind, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
+    path: Path, kind: _NodeGroup, nodes: Sequence[ImportedNode], home: tuple[str, str] | None, draft: Draft, labels: Part
 ) -> None:
     who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else f"{pluralize(len(nodes), 'Node')}"
     draft.note((*path, "card"), labels, f"from {who}, {kind.card_origin}")

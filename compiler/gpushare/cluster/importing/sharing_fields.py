@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushare.cluster.importing import node_objects
-from gpushare.cluster.importing.facts import GPU, MIG, SHARED, Facts, ImportedNode, PluginConfig, Settings, Strategy
+from gpushare.cluster.importing.facts import GPU, MIG, SHARED, ChartSettings, Facts, ImportedNode, PluginConfig, Strategy
 from gpushare.cluster.importing.node_layouts import Layouts
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_first, pluralize, shorten
@@ -116,7 +116,7 @@ class Selector:
         self.used |= {id(config) for config in found}
         return Selected(config=found[0], origin=origin) if found[0].works else None
 
-    def _fallback(self, settings: Settings) -> Selected | None:
+    def _fallback(self, settings: ChartSettings) -> Selected | None:
         names = self._names
         for word in settings.fallbacks:
             if word == "named" and "default" in names:

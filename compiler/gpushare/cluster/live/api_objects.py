@@ -16,10 +16,10 @@ from gpushare.cluster.live.snapshot import (
     ConfigMap,
     DaemonSet,
     DeviceConfig,
-    Event,
     LiveNode,
     LiveQuota,
     Pod,
+    RecordedEvent,
 )
 from gpushare.core.wording import clean
 from gpushare.facts import vendors
@@ -227,11 +227,11 @@ def _term(item: Json) -> Json:
     return {part: [{**one, "values": texts(one, "values")} for one in mappings(item, part)] for part in parts}
 
 
-def event(item: Json) -> Event:
+def event(item: Json) -> RecordedEvent:
     """Return the Event of this object."""
     about, series = mapping(item, "involvedObject"), mapping(item, "series")
     times = (series.get("lastObservedTime"), item.get("lastTimestamp"), item.get("eventTime"), item.get("firstTimestamp"))
-    return Event(
+    return RecordedEvent(
         namespace=clean(about.get("namespace")),
         kind=clean(about.get("kind")),
         name=clean(about.get("name")),

@@ -181,7 +181,7 @@ class Policy(Struct):
     spec: Mapping[str, Any] = NOTHING
 
 
-class Dra(Struct):
+class DraObjects(Struct):
     """What was read of the driver's objects; templates and policies for a comparison with a bundle only."""
 
     slices: tuple[Slice, ...] = ()

@@ -10,7 +10,7 @@ from gpushare.cluster.live import belief, live_pools, pending_claims, slices, st
 from gpushare.cluster.live.live_pools import LivePools
 from gpushare.cluster.live.pending_claims import Cause
 from gpushare.cluster.live.slices import NodeOffer
-from gpushare.cluster.live.snapshot import PROFILES, Event, LiveNode, Pod, Snapshot
+from gpushare.cluster.live.snapshot import PROFILES, LiveNode, Pod, RecordedEvent, Snapshot
 from gpushare.core.wording import join_first, join_words
 from gpushare.offering.backends.dra import DRIVER, OUR_CLASSES
 from gpushare_node.contract.names import RUNTIME_LABEL
@@ -200,7 +200,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     return Diagnosis(subject=f"pod {pod.full_name}", facts=tuple(facts), causes=tuple(causes))
 
 
-def _of_events(events: tuple[Event, ...], namespace: str, name: str, pod: Pod | None) -> Iterator[Cause]:
+def _of_events(events: tuple[RecordedEvent, ...], namespace: str, name: str, pod: Pod | None) -> Iterator[Cause]:
     for event in sorted(set(events), key=lambda one: one.time, reverse=True):
         when = f"{event.time or '?'} {event.reason}"
         if event.namespace != namespace:

@@ -16,7 +16,7 @@ from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files
 from gpushare.compare.nodes import GeometryOf, NodeMoves
 from gpushare.compare.sides import Side
-from gpushare.compare.snapshots import Device, PoolSide
+from gpushare.compare.snapshots import OfferedDevice, PoolSide
 from gpushare.offering import modes
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
@@ -109,7 +109,7 @@ def _untouched(node: LiveNode, new: PoolSide | None) -> PoolSide | None:
     name = new.vendor.whole_gpu
     whole = node.allocatable.get(name, 0)
     if dict(node.allocatable) == ({name: whole} if whole else {}):
-        gpu = (Device(resource=name, profile=None, start=0, replicas=1),)
+        gpu = (OfferedDevice(resource=name, profile=None, start=0, replicas=1),)
         offers = {name: whole}
         return replace(new, mode="exclusive", profile="", gpus=(gpu,) * whole, resources=offers, labels=NOTHING)
     has_daemon = new.has_daemon or modes.named(node.labels.get(new.vendor.sharing_label, "")).has_daemon

@@ -49,7 +49,7 @@ _OPEN = frozenset({"selector", "devicePluginArguments"})
 _INSTALL = "install the bundle: its README lists the commands"
 
 
-class Kind(StrEnum):
+class DriftKind(StrEnum):
     """What differs."""
 
     OBJECT = "object"
@@ -64,7 +64,7 @@ class Kind(StrEnum):
 class Difference(Struct):
     """One difference: of what, what the bundle wants, what the cluster has, and what to do. Texts are safe to print."""
 
-    kind: Kind
+    kind: DriftKind
     subject: str
     wanted: str
     actual: str
@@ -197,7 +197,7 @@ def _helm(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
     if snapshot.values is not None:
         for path, wanted, actual in _leaves(chart, snapshot.values, ()):
             yield Difference(
-                kind=Kind.VALUES,
+                kind=DriftKind.VALUES,
                 subject=f"Helm value {clean('.'.join(path))}",
                 wanted=_text(wanted),
                 actual=_text(actual),
@@ -225,7 +225,7 @@ def _quotas(chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference
         one, other = wanted.get(namespace), actual.get(namespace)
         if one != other:
             yield Difference(
-                kind=Kind.QUOTA,
+                kind=DriftKind.QUOTA,
                 subject=f"ResourceQuota {namespace}/gpushare",
                 wanted=_numbers(one),
                 actual=_numbers(other),
@@ -245,9 +245,13 @@ def _nodes(wanted: Pools, chart: Mapping[str, Any], snapshot: Snapshot) -> Itera
         expected, there = entry.count, sum(one == pool for one in chosen.values())
         for name in sorted(entry.names):
             if name not in names:
-                yield _node(Kind.NODE, name, f"in pool {pool}", "no such node", "join it to the cluster, or correct the intent")
+                yield _node(
+                    DriftKind.NODE, name, f"in pool {pool}", "no such node", "join it to the cluster, or correct the intent"
+                )
         if expected is not None and expected != there and not entry.names:
-            yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct `expected`, or the labels")
+            yield _node(
+                DriftKind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct `expected`, or the labels"
+            )
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if chosen[node.name] in wanted:
             pool = chosen[node.name]
@@ -255,7 +259,7 @@ def _nodes(wanted: Pools, chart: Mapping[str, Any], snapshot: Snapshot) -> Itera
             believed = belief.condition(node, live.pools.get(pool), snapshot, offer)
             yield from _observed(node) if is_mode else _one_node(node, believed, pool, wanted[pool], offer)
         elif live.of_node.get(node.name):
-            yield _node(Kind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
+            yield _node(DriftKind.NODE, node.name, "in no pool", f"in pool {live.of_node[node.name]}", _INSTALL)
 
 
 def _vm_nodes(wanted: Mapping[str, VmPool], chart: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Difference]:
@@ -267,7 +271,9 @@ def _vm_nodes(wanted: Mapping[str, VmPool], chart: Mapping[str, Any], snapshot: 
     for pool, entry in sorted(wanted.items()):
         expected, there = entry.nodes, sum(one == pool for one in chosen.values())
         if expected not in (None, there):
-            yield _node(Kind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct the intent, or the labels")
+            yield _node(
+                DriftKind.NODE, f"pool {pool}", f"{expected} nodes", f"{there} nodes", "correct the intent, or the labels"
+            )
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if machines := wanted.get(chosen[node.name]):
             yield from _vm_node(node, machines.labels)
@@ -277,18 +283,18 @@ def _vm_node(node: LiveNode, labels: Mapping[str, str]) -> Iterator[Difference]:
     unlike = {key: value for key, value in labels.items() if node.labels.get(key) != value}
     for key, value in sorted(unlike.items()):
         remedy = "label the node as the bundle's README.md says, when its virtual machines are shut down"
-        yield _node(Kind.NODE, f"{node.name}, label {key}", value, node.labels.get(key, "missing"), remedy)
+        yield _node(DriftKind.NODE, f"{node.name}, label {key}", value, node.labels.get(key, "missing"), remedy)
     state = vgpu.state(node.labels)
     if not unlike and state != vgpu.DONE:
         remedy = "see the log of the operator's vGPU device manager on that node"
-        yield _node(Kind.HARDWARE, f"{node.name}, vGPUs", vgpu.DONE, state or "no state yet", remedy)
+        yield _node(DriftKind.HARDWARE, f"{node.name}, vGPUs", vgpu.DONE, state or "no state yet", remedy)
 
 
 def _observed(node: LiveNode) -> Iterator[Difference]:
     """Yield that a node is not observed. What it offers, its labels and hardware are its own until `enforce`."""
     if node.condition is None or not is_observed(node):
         reason = "no report" if node.condition is None else f"{node.condition.reason}: {node.condition.message}"
-        yield _node(Kind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
+        yield _node(DriftKind.NODE, node.name, "observed", reason, f"`gpushare explain {node.name}` says what to do")
 
 
 def _one_node(
@@ -301,28 +307,28 @@ def _one_node(
     if is_dra and offer is not None and offer.problem:
         is_offer_alone = condition.reason in {belief.WRONG_SLICES, belief.WAITING_FOR_SLICES}
         wants = _numbers(Counter(device.resource for device in entry.devices))
-        yield _node(Kind.SLICES, node.name, wants, offer.problem, why)
+        yield _node(DriftKind.SLICES, node.name, wants, offer.problem, why)
     if not condition.is_true and not is_offer_alone:
         reason = "no report" if node.condition is None else f"{condition.reason}: {condition.message}"
         known = REASONS.get(condition.reason)
-        kind = Kind.HARDWARE if known is not None and known.is_hardware else Kind.NODE
+        kind = DriftKind.HARDWARE if known is not None and known.is_hardware else DriftKind.NODE
         yield _node(kind, node.name, f"Ready in pool {pool}", reason, why)
     for label in (POOL_LABEL, PROFILE_LABEL, BACKEND_LABEL, *PLUGIN_LABELS, *LAYOUT_LABELS):
         allowed, value = entry.labels.get(label, ()), node.labels.get(label)
         if allowed and value not in allowed:
             actual = "missing" if value is None else value
-            yield _node(Kind.NODE, f"{node.name}, label {label}", " or ".join(allowed), actual, why)
+            yield _node(DriftKind.NODE, f"{node.name}, label {label}", " or ".join(allowed), actual, why)
     if dict(node.allocatable) != resources:
-        yield _node(Kind.ALLOCATABLE, node.name, _numbers(resources), _numbers(node.allocatable), why)
+        yield _node(DriftKind.ALLOCATABLE, node.name, _numbers(resources), _numbers(node.allocatable), why)
 
 
-def _node(kind: Kind, name: str, wanted: str, actual: str, remedy: str) -> Difference:
+def _node(kind: DriftKind, name: str, wanted: str, actual: str, remedy: str) -> Difference:
     subject = name if name.startswith("pool ") else f"node {name}"
     return Difference(kind=kind, subject=subject, wanted=wanted, actual=actual, remedy=remedy)
 
 
 def _object(subject: str, wanted: str, actual: str) -> Difference:
-    return Difference(kind=Kind.OBJECT, subject=subject, wanted=wanted, actual=actual, remedy=_INSTALL)
+    return Difference(kind=DriftKind.OBJECT, subject=subject, wanted=wanted, actual=actual, remedy=_INSTALL)
 
 
 def _numbers(numbers: Mapping[str, int] | None) -> str:

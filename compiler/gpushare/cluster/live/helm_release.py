@@ -18,7 +18,7 @@ _MAX_BYTES = 64 << 20
 _CHART = "gpushare"
 
 
-class Release(Struct):
+class DeployedRelease(Struct):
     """A deployed release of a chart: `given` are the user's values, `values` those over the chart's own."""
 
     name: str
@@ -34,7 +34,7 @@ def read(lists: Lists, namespace: str) -> Mapping[str, Any] | None:
     return found[0].values if found else None
 
 
-def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[Release]:
+def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[DeployedRelease]:
     """Return the deployed releases of the charts in a namespace."""
     path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/secrets"
     query = {"labelSelector": "owner=helm,status=deployed"}
@@ -43,7 +43,7 @@ def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[Rel
     return [one for one in releases if one is not None]
 
 
-def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Release | None:
+def _release(secret: Mapping[str, Any], charts: Collection[str]) -> DeployedRelease | None:
     data = secret.get("data")
     text = data.get("release") if isinstance(data, dict) else None
     release = api_objects.document(_unpacked(text)) if isinstance(text, str) else None
@@ -62,7 +62,7 @@ def _release(secret: Mapping[str, Any], charts: Collection[str]) -> Release | No
         raise RequestError("the release's values are nested too deeply") from problem
     words = (release.get("name"), metadata.get("name"), metadata.get("version"))
     name, chart_name, version = (word if isinstance(word, str) else "" for word in words)
-    return Release(name=name, chart=chart_name, version=version, given=config, values=merged)
+    return DeployedRelease(name=name, chart=chart_name, version=version, given=config, values=merged)
 
 
 def _unpacked(text: str) -> str:

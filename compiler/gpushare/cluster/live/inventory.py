@@ -27,14 +27,14 @@ _LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:"
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 
-class Inventory(Struct):
+class FoundObjects(Struct):
     """The objects, each with a name for findings, and what could not be read."""
 
     objects: tuple[tuple[str, Json], ...]
     unseen: tuple[ReadFailure, ...]
 
 
-def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
+def read(api: Api, namespaces: Iterable[str], *, values: bool) -> FoundObjects:
     """Return the objects. `values`: of the Helm releases too. NoClusterError if the server cannot be reached."""
     lists = Lists(api)
     found = [*lists.read("nodes", "/api/v1/nodes", _node, bool, {})]
@@ -49,7 +49,7 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> Inventory:
         if values:
             charts = _CHARTS if not policies else (upstream.FILES[upstream.DRA],)
             found += [_release(one, namespace) for one in helm_release.installed(lists, namespace, charts)]
-    return Inventory(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
+    return FoundObjects(objects=tuple((_name(one), one) for one in found), unseen=tuple(lists.unseen))
 
 
 def _policies(lists: Lists) -> Iterator[Json]:
@@ -89,7 +89,7 @@ def _policy(item: Json) -> Json:
     return _annotated(found, item, _RELEASE_NAMESPACE)
 
 
-def _release(one: helm_release.Release, namespace: str) -> Json:
+def _release(one: helm_release.DeployedRelease, namespace: str) -> Json:
     """Return a release of NVIDIA's charts with the user's values, as the importer reads it: the rest is the chart's own."""
     metadata = {"name": one.name, "namespace": namespace}
     return {

@@ -6,7 +6,7 @@ from functools import partial
 from urllib.parse import quote as quoted
 
 from gpushare.cluster.live import api_objects, belief, devices, dra_objects, helm_release, runtime_metrics
-from gpushare.cluster.live.devices import Claim, ClaimTemplate, DeviceClass, Dra, PodClaim, Policy, Slice
+from gpushare.cluster.live.devices import Claim, ClaimTemplate, DeviceClass, DraObjects, PodClaim, Policy, Slice
 from gpushare.cluster.live.pages import Api, Lists
 from gpushare.cluster.live.snapshot import (
     AMD_CONFIGS,
@@ -16,11 +16,11 @@ from gpushare.cluster.live.snapshot import (
     RUNTIME_PODS,
     ConfigMap,
     DeviceConfig,
-    Event,
     LiveNode,
     LiveQuota,
     Pod,
     ReadFailure,
+    RecordedEvent,
     RuntimeMetrics,
     Snapshot,
 )
@@ -151,7 +151,7 @@ def _has_dra(nodes: Iterable[LiveNode], configs: Iterable[ConfigMap]) -> bool:
     return any(node.labels.get(BACKEND_LABEL) for node in nodes) or any(map(_DRA_POLICY.search, policies))
 
 
-def _dra(lists: Lists, scope: Scope) -> Dra:
+def _dra(lists: Lists, scope: Scope) -> DraObjects:
     """Return the objects of the DRA driver: all classes, since any may have the name of ours, and claims on its devices."""
     of_driver = f"spec.driver={DRIVER}" + (f",spec.nodeName={scope.node}" if scope.node else "")
     query = {"fieldSelector": of_driver}
@@ -172,7 +172,7 @@ def _dra(lists: Lists, scope: Scope) -> Dra:
     policies = (
         tuple(one for plural in (*devices.POLICIES, *devices.BINDINGS) for one in _policies(lists, plural)) if scope.dra else ()
     )
-    return Dra(slices=slices, classes=classes, claims=claims, templates=templates, policies=policies)
+    return DraObjects(slices=slices, classes=classes, claims=claims, templates=templates, policies=policies)
 
 
 def _policies(lists: Lists, plural: str) -> tuple[Policy, ...]:
@@ -190,7 +190,7 @@ def _has_name(one: DeviceClass | ClaimTemplate) -> bool:
     return bool(one.name)
 
 
-def _pods(lists: Lists, scope: Scope, dra: Dra | None) -> tuple[Pod, ...]:
+def _pods(lists: Lists, scope: Scope, dra: DraObjects | None) -> tuple[Pod, ...]:
     """Return the pods that request GPUs. A Role may allow one namespace where no ClusterRole allows all."""
     selected = f"{_ACTIVE},spec.nodeName={scope.node}" if scope.node else _ACTIVE
     claims = frozenset((one.namespace, one.name) for one in dra.claims) if dra is not None else frozenset()
@@ -222,8 +222,8 @@ def _namespaced(plural: str, namespace: str) -> str:
     return f"/api/v1/namespaces/{quoted(namespace, safe='')}/{plural}" if namespace else f"/api/v1/{plural}"
 
 
-def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Event, ...]:
-    found: tuple[Event, ...] = ()
+def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[RecordedEvent, ...]:
+    found: tuple[RecordedEvent, ...] = ()
     if scope.kills:
         for reason in KILLS:
             query = {"fieldSelector": f"reason={reason}"}
@@ -251,15 +251,15 @@ def _starting(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Po
     return lists.read("pods", "/api/v1/pods", api_objects.pod_with_profiles, lambda one: bool(one.name), query)
 
 
-def _events_of_pods(lists: Lists, pods: Sequence[Pod]) -> tuple[Event, ...]:
-    found: tuple[Event, ...] = ()
+def _events_of_pods(lists: Lists, pods: Sequence[Pod]) -> tuple[RecordedEvent, ...]:
+    found: tuple[RecordedEvent, ...] = ()
     for pod in pods[:_MAX_STARTING]:
         query = {"fieldSelector": f"involvedObject.name={pod.name},involvedObject.kind=Pod"}
         found += lists.read("events", _namespaced("events", pod.namespace), api_objects.event, _named, query)
     return found
 
 
-def _named(event: Event) -> bool:
+def _named(event: RecordedEvent) -> bool:
     return bool(event.name)
 
 

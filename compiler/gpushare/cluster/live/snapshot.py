@@ -6,7 +6,7 @@ All texts are safe to print: `views` has made them so. Resources are those that 
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.cluster.live.devices import Dra, PodClaim
+from gpushare.cluster.live.devices import DraObjects, PodClaim
 from gpushare.facts import vendors
 from gpushare_node.contract.struct import NOTHING, Struct
 
@@ -140,7 +140,7 @@ class DaemonSet(Struct):
     ready: int = 0
 
 
-class Event(Struct):
+class RecordedEvent(Struct):
     """One Event of the node runtime, the scheduler or kubelet. `time` is RFC 3339 as text, empty if unknown."""
 
     namespace: str
@@ -196,11 +196,11 @@ class Snapshot(Struct):
     configs: Mapping[str, ConfigMap] = NOTHING
     device_configs: tuple[DeviceConfig, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[RecordedEvent, ...] = ()
     values: Mapping[str, Any] | None = None
     metrics: tuple[RuntimeMetrics, ...] = ()
     refused: int | None = None
-    dra: Dra | None = None
+    dra: DraObjects | None = None
     unseen: tuple[ReadFailure, ...] = ()
 
     def has_seen(self, what: str) -> bool:

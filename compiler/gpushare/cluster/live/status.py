@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpushare.cluster.live import belief, devices, live_pools, slices
 from gpushare.cluster.live.belief import OBSERVING, Observed
-from gpushare.cluster.live.devices import Claim, Dra
+from gpushare.cluster.live.devices import Claim, DraObjects
 from gpushare.cluster.live.live_pools import ClassPlan, LivePool
 from gpushare.cluster.live.slices import Allocations, Listed, NodeOffer, key_of
 from gpushare.cluster.live.snapshot import (
     OTHER_PODS,
     Condition,
-    Event,
     LiveNode,
     Pod,
     ReadFailure,
+    RecordedEvent,
     RuntimeMetrics,
     Snapshot,
     Usage,
@@ -204,7 +204,7 @@ class Status(Struct):
 
     pools: tuple[PoolStatus, ...]
     others: tuple[NodeStatus, ...]
-    kills: tuple[Event, ...]
+    kills: tuple[RecordedEvent, ...]
     pending: tuple[Pod, ...]
     unseen: tuple[ReadFailure, ...]
     observed: Observed | None = None
@@ -240,7 +240,7 @@ def assess(snapshot: Snapshot) -> Status:
     )
 
 
-def _claims(snapshot: Snapshot, dra: Dra) -> ClaimStatus:
+def _claims(snapshot: Snapshot, dra: DraObjects) -> ClaimStatus:
     by_name: dict[str, list[str]] = {}
     for one in dra.classes:
         if one.extended_name:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
-from gpushare.core.units import MIB, Share
+from gpushare.core.units import MIB, SizeOrPercent
 from gpushare.facts import vendors
 from gpushare.facts.catalog import card_check
 from gpushare.reading import schema, source
@@ -465,19 +465,19 @@ def _placement(text: str) -> Placement:
     return Placement(start=int(start), size=int(size))
 
 
-DEFAULT_RESERVE = Share(percent_hundredths=300)
+DEFAULT_RESERVE = SizeOrPercent(percent_hundredths=300)
 """What the driver and its contexts need of a device before any tenant: 3 %, but never less than `MIN_RESERVE_BYTES`."""
 
 MIN_RESERVE_BYTES = 256 * MIB
 
 
-def reserve_bytes(memory_mib: int, reserve: Share | None) -> int:
+def reserve_bytes(memory_mib: int, reserve: SizeOrPercent | None) -> int:
     """Return how much of a device with `memory_mib` is reserved, in whole bytes, rounded up. `reserve` None: the default."""
     whole = memory_mib * MIB
     return max(DEFAULT_RESERVE.of(whole), MIN_RESERVE_BYTES) if reserve is None else reserve.of(whole)
 
 
-def usable_bytes(memory_mib: int | None, reserve: Share | None) -> int | None:
+def usable_bytes(memory_mib: int | None, reserve: SizeOrPercent | None) -> int | None:
     """Return what all containers of a device may use together, in whole bytes; zero or less if the reserve takes it all."""
     return memory_mib * MIB - reserve_bytes(memory_mib, reserve) if memory_mib else None
 

@@ -19,7 +19,7 @@ from gpushare_node.contract.struct import Struct, replace
 
 __all__ = [
     "MAX_LAYOUTS",
-    "Instance",
+    "PlacedInstance",
     "at_once",
     "canonical",
     "fits",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class Instance(Struct):
+class PlacedInstance(Struct):
     """One MIG instance of one GPU at its placement, in the card's placement units."""
 
     profile: MigProfile
@@ -43,7 +43,7 @@ class Instance(Struct):
     size: int
 
 
-_Gpu = tuple[Instance, ...]
+_Gpu = tuple[PlacedInstance, ...]
 
 
 def fits(geometry: Geometry, layout: Layout) -> bool:
@@ -68,7 +68,7 @@ def maximal_layouts(geometry: Geometry, *, attributes: bool = True) -> tuple[Lay
     return tuple(asked.layout(counts) for counts in asked.maximal)
 
 
-def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] = ()) -> tuple[Instance, ...] | None:
+def place(geometry: Geometry, layout: Layout, keep: tuple[tuple[str, int], ...] = ()) -> tuple[PlacedInstance, ...] | None:
     """Return placements for all instances of the layout, sorted by start; None if it is not legal.
 
     `keep` are the instances that a GPU has, as (profile name, start). Of all ways to place the layout, the result keeps the
@@ -96,25 +96,25 @@ def _kept(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Mappi
     )
 
 
-def _assign(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Mapping[int, str]) -> tuple[Instance, ...]:
+def _assign(own: CardSolver, counts: Counts, arrangement: Arrangement, kept: Mapping[int, str]) -> tuple[PlacedInstance, ...]:
     """Assign the arrangement's places to profiles: kept instances stay, then the first profile gets the lowest starts."""
     free = list(arrangement)
-    instances: list[Instance] = []
+    instances: list[PlacedInstance] = []
     for is_kept in (True, False):
         for profile, count, shape in zip(own.profiles, counts, own.shape_of, strict=True):
             missing = count - sum(instance.profile is profile for instance in instances)
             fitting = [one for one in free if one[0] == shape and (not is_kept or kept.get(one[1]) == profile.name)]
             for taken in fitting[:missing]:
                 free.remove(taken)
-                instances.append(Instance(profile=profile, start=taken[1], size=taken[2]))
+                instances.append(PlacedInstance(profile=profile, start=taken[1], size=taken[2]))
     return tuple(sorted(instances, key=lambda instance: instance.start))
 
 
-def places(geometry: Geometry, names: Sequence[str] = ()) -> tuple[Instance, ...]:
+def places(geometry: Geometry, names: Sequence[str] = ()) -> tuple[PlacedInstance, ...]:
     """Return every place of these profiles on a GPU, profiles in canonical order; without names, of all without attributes."""
     chosen = [one for one in solver_for(geometry).profiles if (one.name in names if names else not one.has_attributes)]
     return tuple(
-        Instance(profile=profile, start=start, size=size)
+        PlacedInstance(profile=profile, start=start, size=size)
         for profile in chosen
         for start, size in sorted({(one.start, one.size) for one in profile.placements})
     )
@@ -144,7 +144,7 @@ def unplaced(geometry: Geometry, claims: Layout, gpus: int) -> int:
     return left_out
 
 
-def _fill(own: CardSolver, gpu: _Gpu, free: tuple[Instance, ...], most: int) -> Iterator[_Gpu]:
+def _fill(own: CardSolver, gpu: _Gpu, free: tuple[PlacedInstance, ...], most: int) -> Iterator[_Gpu]:
     """Yield the GPU as it is, then with one more instance each time, up to `most` of them."""
     yield gpu
     for added in sorted(free, key=lambda one: str(one.start)):

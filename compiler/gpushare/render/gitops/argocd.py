@@ -17,7 +17,7 @@ from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.render.gitops.tool import Inputs, Object, Tool
 from gpushare.render.steps import leaving, nvidia_release
-from gpushare.render.steps.nvidia_release import Release
+from gpushare.render.steps.nvidia_release import ChartRelease
 
 VERSION = "argoproj.io/v1alpha1"
 FINALIZER = "resources-finalizer.argocd.argoproj.io"
@@ -221,7 +221,7 @@ class ArgoCd(Tool):
         application["metadata"]["finalizers"] += _HOOK_FINALIZERS
         return _compared(application) | {"spec": self._spec({"source": source})}
 
-    def _nvidia(self, release: Release, values: Object | None) -> Object:
+    def _nvidia(self, release: ChartRelease, values: Object | None) -> Object:
         """Return the Application of a chart of NVIDIA's, with these values or, if there are none, those of the bundle's file.
 
         Without one `mig.strategy` the operator's chart renders a null, which server-side apply refuses. A bundle that changes
@@ -369,6 +369,6 @@ def _compared(application: Object) -> Object:
     return application
 
 
-def _address(release: Release) -> str:
+def _address(release: ChartRelease) -> str:
     """Return the address of the chart's repository as Argo CD writes it: that of a registry has no scheme."""
     return release.repository.removeprefix(upstream.OCI)

@@ -13,7 +13,7 @@ from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.render.gitops.tool import Inputs, Object, Tool
 from gpushare.render.steps import leaving, nvidia_release
-from gpushare.render.steps.nvidia_release import Release
+from gpushare.render.steps.nvidia_release import ChartRelease
 
 SOURCES = "source.toolkit.fluxcd.io/v1"
 RELEASES = "helm.toolkit.fluxcd.io/v2"
@@ -152,7 +152,7 @@ class Flux(Tool):
             spec["test"] = {"enable": True, "ignoreFailures": True, "timeout": _TEST_TIMEOUT}
         return self._object(RELEASES, "HelmRelease", "gpushare") | {"spec": spec}
 
-    def _nvidia(self, release: Release) -> Object:
+    def _nvidia(self, release: ChartRelease) -> Object:
         """Return the release of a chart of NVIDIA's.
 
         Helm does not wait for it: the device plugin waits for our ConfigMap, the DRA driver for nodes. Without one
@@ -179,12 +179,12 @@ class Flux(Tool):
         }
         return _kept(self._object(RELEASES, "HelmRelease", chart.name) | {"spec": spec})
 
-    def _repository(self, release: Release) -> Object:
+    def _repository(self, release: ChartRelease) -> Object:
         item = self._object(SOURCES, "HelmRepository", release.chart.name)
         kind = {"type": "oci"} if release.repository.startswith(upstream.OCI) else {}
         return _kept(item | {"spec": {"interval": "1h", "url": release.repository, **kind}})
 
-    def _values(self, release: Release, text: str) -> Object:
+    def _values(self, release: ChartRelease, text: str) -> Object:
         """Return the values of the chart as a ConfigMap: Helm reads the very text that is in the bundle."""
         item = _kept(self._object("v1", "ConfigMap", release.chart.name))
         item["metadata"]["labels"] = dict(_WATCHED)

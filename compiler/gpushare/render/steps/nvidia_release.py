@@ -10,7 +10,7 @@ from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import Struct
 
 
-class Release(Struct):
+class ChartRelease(Struct):
     """A chart that the bundle installs. `stack`: as the catalogue names it; a stack's values are in a folder of that name."""
 
     stack: str
@@ -21,12 +21,12 @@ class Release(Struct):
     has_null: bool = False
 
 
-def releases(plan: Plan) -> Iterator[Release]:
+def releases(plan: Plan) -> Iterator[ChartRelease]:
     """Yield the platform's stack, then the DRA driver, as far as the bundle installs them."""
     platform = plan.intent.platform
     if gitops.installs_upstream(plan.intent):
         chart = upstream.chart(platform.stack.value)
-        yield Release(
+        yield ChartRelease(
             stack=platform.stack.value,
             chart=chart,
             version=platform.version or chart.version,
@@ -36,7 +36,7 @@ def releases(plan: Plan) -> Iterator[Release]:
         )
     if plan.intent.installs_dra_driver:
         dra, chart = platform.of_dra, upstream.chart(upstream.DRA)
-        yield Release(
+        yield ChartRelease(
             stack=upstream.DRA,
             chart=chart,
             version=dra.version or chart.version,

@@ -65,7 +65,7 @@ class BackTest(Struct):
     """Endings for each container and week."""
 
 
-class Change(Struct):
+class AdvisedSharing(Struct):
     """What is advised for one pool: its `sharing` and cap, and what that brings.
 
     `cap_bytes` is None for devices that are not shared. `shares_before` and `shares_after` are those of one node.
@@ -91,7 +91,7 @@ class PoolAdvice(Struct):
 
     pool: str
     distributions: tuple[Distribution, ...]
-    change: Change | None
+    change: AdvisedSharing | None
     refusal: Refusal | None
     present: BackTest | None
     notes: tuple[str, ...]

@@ -25,7 +25,7 @@ from gpushare.offering import caps, modes
 from gpushare.offering.modes.demand import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.study.advice import distribution
-from gpushare.study.advice.advised import Advice, BackTest, Change, PoolAdvice, Refusal
+from gpushare.study.advice.advised import Advice, AdvisedSharing, BackTest, PoolAdvice, Refusal
 from gpushare.study.advice.candidates import Candidate, Isolation, Ways, gpus, present, words
 from gpushare.study.advice.distribution import Coverage
 from gpushare.study.advice.history import History
@@ -53,7 +53,7 @@ _RUNS_SECONDS = 3600
 """A container runs if it was measured so shortly before the last sample of its pool: clocks differ, and scrapes fail."""
 
 
-class Settings(Struct):
+class Caution(Struct):
     """How cautious the advice is. `risk` is the most endings for each container and week; 0: none may be seen.
 
     `min_seconds` and `min_containers` of a pool's history are needed, or nothing is advised for it.
@@ -71,7 +71,7 @@ def advise(  # noqa: PLR0913, PLR0917 - all that advice depends on
     check: Check,
     history: History,
     prices: Mapping[str, Price],
-    settings: Settings,
+    settings: Caution,
     names: Iterable[str] = (),
 ) -> Advice:
     """Return the advice for the pools, or for those named. `document` is what the plan was made from, `prices` are by pool."""
@@ -129,7 +129,7 @@ class _Adviser:
     """The advice for one pool."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what `advise` is given
-        self, plan: PoolPlan, document: Document, check: Check, history: History, settings: Settings, known: frozenset[str]
+        self, plan: PoolPlan, document: Document, check: Check, history: History, settings: Caution, known: frozenset[str]
     ) -> None:
         self._plan, self._document, self._check, self._history, self._settings = plan, document, check, history, settings
         self._pool, self._card = plan.pool, plan.card
@@ -216,7 +216,7 @@ class _Adviser:
             if at + max(_RUNS_SECONDS, self._history.gap_seconds) >= last:
                 yield used
 
-    def _change(self, measured: Measured, coverage: Coverage, price: Price | None) -> Change | None:
+    def _change(self, measured: Measured, coverage: Coverage, price: Price | None) -> AdvisedSharing | None:
         if self._present is None:
             return None
         needs = self._needs(coverage)
@@ -289,14 +289,14 @@ class _Adviser:
             found["memory"] = {**memory, "cap": "even" if one.is_capped else "none"}
         return found
 
-    def _described(self, one: Candidate, back_test: BackTest, price: Price | None) -> Change | None:
+    def _described(self, one: Candidate, back_test: BackTest, price: Price | None) -> AdvisedSharing | None:
         if self._present is None:
             return None
         peak = self._peak()
         before, after = (gpus(each, peak) for each in (self._present, one))
         self._note_effects(one)
         memory = self._card.memory_mib
-        return Change(
+        return AdvisedSharing(
             sharing=one.pool.sharing,
             cap_bytes=one.cap_bytes if one.is_capped else None,
             shares_before=self._present.per_node,

@@ -36,7 +36,7 @@ _MOST_POINTS, _MOST_IN_A_DAY = 1_500_000, 400_000
 _MOST_BYTES = 1 << 44
 
 
-class Labels(Struct):
+class SeriesLabels(Struct):
     """Whose use a series is."""
 
     namespace: str
@@ -110,10 +110,10 @@ class Collected:
     """The use by container and device. `unmeasured` counts the points that were not numbers."""
 
     def __init__(self) -> None:
-        self._points: dict[Labels, list[list[tuple[int, int]]]] = {}
+        self._points: dict[SeriesLabels, list[list[tuple[int, int]]]] = {}
         self.unmeasured = 0
 
-    def add(self, labels: Labels, points: Iterable[tuple[int, int | None]], factor: int = 1) -> None:
+    def add(self, labels: SeriesLabels, points: Iterable[tuple[int, int | None]], factor: int = 1) -> None:
         """Add the points of a series, in bytes after multiplication. PrometheusError for what is no use of memory."""
         known = []
         for at, value in points:
@@ -127,7 +127,7 @@ class Collected:
         if known:
             self._points.setdefault(labels, []).append(known)
 
-    def uses(self, caps: Mapping[Labels, int]) -> tuple[ContainerUse, ...]:
+    def uses(self, caps: Mapping[SeriesLabels, int]) -> tuple[ContainerUse, ...]:
         """Return the use of each container on each of its devices, by name. Frees what it has collected."""
         found = []
         for labels in sorted(self._points, key=lambda labels: tuple(vars(labels).values())):
@@ -148,12 +148,12 @@ class Collected:
             )
         return tuple(found)
 
-    def times(self) -> Iterator[tuple[Labels, set[int]]]:
+    def times(self) -> Iterator[tuple[SeriesLabels, set[int]]]:
         """Yield of each container and device the times at which it was measured."""
         for labels, lists in self._points.items():
             yield labels, {at for at, _ in chain.from_iterable(lists)}
 
-    def drop(self, labels: Labels) -> None:
+    def drop(self, labels: SeriesLabels) -> None:
         """Forget a container."""
         del self._points[labels]
 
@@ -226,7 +226,7 @@ class _DcgmReading:
         answers = [(one, list(points)) for one, points in window.maxima(used, _DCGM_KEYS, step)]
         is_renamed = any(one.labels.get("exported_pod") for one, _ in answers)
         collected = Collected()
-        refused: dict[Labels, str] = {}
+        refused: dict[SeriesLabels, str] = {}
         for one, points in answers:
             labels = self._labels(one, is_renamed=is_renamed)
             if labels is None:
@@ -261,7 +261,7 @@ class _DcgmReading:
             missing={pool: missing.get(pool, 1.0) for pool in sorted({*self._pools.values()} - self._unusable.keys())},
         )
 
-    def _labels(self, one: Series, *, is_renamed: bool) -> Labels | None:
+    def _labels(self, one: Series, *, is_renamed: bool) -> SeriesLabels | None:
         """Return whose use the series is; None: no pod has the device, and the labels are those of the exporter's own pod."""
         prefix = "exported_" if is_renamed else ""
         namespace, pod, container = (one.labels.get(f"{prefix}{label}", "") for label in _TENANT)
@@ -269,7 +269,7 @@ class _DcgmReading:
             return None
         instance = one.labels.get("GPU_I_ID", "")
         device = label_value(one, "UUID", METRIC)
-        return Labels(
+        return SeriesLabels(
             namespace=namespace,
             pod=pod,
             container=container,
@@ -279,7 +279,7 @@ class _DcgmReading:
         )
 
 
-def _shared(collected: Collected) -> list[Labels]:
+def _shared(collected: Collected) -> list[SeriesLabels]:
     """Return the containers whose device other containers have at the same time."""
     times: dict[str, Counter[int]] = {}
     listed = list(collected.times())
@@ -348,7 +348,7 @@ class _Reading:
         used = showback.series(showback.USED, *self._own)
         step = window.step(used, _KEYS, interval)
         collected = Collected()
-        others: set[Labels] = set()
+        others: set[SeriesLabels] = set()
         for one, points in window.maxima(used, _KEYS, step):
             labels = _labels(one)
             if labels.pool in self._pools:
@@ -375,9 +375,9 @@ class _Reading:
             missing={pool: missing.get(pool, 1.0) for pool in sorted(self._pools)},
         )
 
-    def _caps(self) -> tuple[dict[Labels, int], set[Labels]]:
+    def _caps(self) -> tuple[dict[SeriesLabels, int], set[SeriesLabels]]:
         """Return the smallest cap of each container, and the containers whose cap changed."""
-        caps: dict[Labels, int] = {}
+        caps: dict[SeriesLabels, int] = {}
         changed = set()
         series = showback.series(showback.CAPS, *self._own)
         for first, last in self._window.days():
@@ -407,10 +407,10 @@ class _Reading:
                 yield f"pool {plan.name}: {of_all} were scraped at once"
 
 
-def _labels(one: Series) -> Labels:
+def _labels(one: Series) -> SeriesLabels:
     values = {name: label_value(one, name, "use of GPU memory") for name in _KEYS.split(", ")}
     device = values.pop("gpu")
-    return Labels(**values, device=device)
+    return SeriesLabels(**values, device=device)
 
 
 def _assumed(step: int, interval: int, changed: int) -> Iterator[str]:

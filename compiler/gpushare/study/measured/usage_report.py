@@ -44,7 +44,7 @@ class PoolFacts(Struct):
     price: Price | None = None
 
 
-class Held(Struct):
+class ShareHours(Struct):
     """Shares of one resource: `hours` are share-hours, `gpus` the GPU-hours that these are. None: not known."""
 
     resource: str
@@ -61,7 +61,7 @@ class Use(Struct):
 
     namespace: str
     pool: str
-    held: tuple[Held, ...] = ()
+    held: tuple[ShareHours, ...] = ()
     memory: float | None = None
 
     @property
@@ -83,7 +83,7 @@ class Gap(Struct):
     missing: float
 
 
-class Source(Struct):
+class MetricGaps(Struct):
     """A metric whose steps are counted, of a pool or (`pool` empty) of all nodes; `gaps` by time."""
 
     metric: str
@@ -112,7 +112,7 @@ class UsageReport(Struct):
     end: int
     uses: tuple[Use, ...]
     pools: tuple[PoolUsage, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[MetricGaps, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -155,7 +155,7 @@ def build(
                 steps.setdefault((metric, pool), Counter()).update(_by_hour(one, metric))
     refuse_unknown(clusters, cluster)
     sources = tuple(
-        Source(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
+        MetricGaps(metric=metric, pool=pool, gaps=tuple(_gaps(counts, start, end))) for (metric, pool), counts in steps.items()
     )
     if all(source.missing == (end - start) // HOUR for source in sources if source.metric != showback.SHARES):
         hint = "its retention may be shorter (--storage.tsdb.retention.time), or it scrapes another cluster"
@@ -235,10 +235,10 @@ def _uses(totals: Mapping[str, Mapping[tuple[str, ...], float | None]], known: M
         )
 
 
-def _held(resource: str, hours: float | None, facts: PoolFacts | None) -> Held:
+def _held(resource: str, hours: float | None, facts: PoolFacts | None) -> ShareHours:
     gpus = _product(hours, facts.gpus.get(resource)) if facts else None
     price = facts.price.per_hour if facts and facts.price else None
-    return Held(resource=resource, hours=hours, gpus=gpus, cost=_product(gpus, price))
+    return ShareHours(resource=resource, hours=hours, gpus=gpus, cost=_product(gpus, price))
 
 
 def _pools(totals: Mapping[str, Mapping[tuple[str, ...], float | None]], known: Mapping[str, PoolFacts]) -> Iterator[PoolUsage]:

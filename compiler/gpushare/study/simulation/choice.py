@@ -17,7 +17,7 @@ from gpushare.study.workload.requests import PodRequest
 from gpushare_node.contract.struct import Struct
 
 
-class Target(NamedTuple):
+class PodTarget(NamedTuple):
     """What a pod requests: `amount` of `resource`, all on one node of one of the pools (indexes of the supply's, ascending)."""
 
     pools: tuple[int, ...]
@@ -25,7 +25,7 @@ class Target(NamedTuple):
     amount: int
 
 
-class Kind(Struct):
+class ResourceKind(Struct):
     """One resource of one pool. `per_node` is how many of it a node has; memory and part are those of its smallest device."""
 
     pool: int
@@ -47,9 +47,9 @@ class Kind(Struct):
 class _Permitted(NamedTuple):
     """The kinds that a pod may request. `by_memory` has those of known memory, `by_part` all, both the smallest first."""
 
-    by_memory: list[Kind]
-    by_part: list[Kind]
-    whole: list[Kind]
+    by_memory: list[ResourceKind]
+    by_part: list[ResourceKind]
+    whole: list[ResourceKind]
 
 
 class Chooser:
@@ -61,9 +61,9 @@ class Chooser:
         self._names = {pool.name: pool for pool in supply.pools}
         self._named = frozenset[str]().union(*(pool.namespaces for pool in supply.pools))
         self._permitted: dict[tuple[str, str, tuple[str, ...]], _Permitted | str] = {}
-        self._chosen: dict[tuple[object, ...], Target | str] = {}
+        self._chosen: dict[tuple[object, ...], PodTarget | str] = {}
 
-    def choose(self, pod: PodRequest) -> Target | str:
+    def choose(self, pod: PodRequest) -> PodTarget | str:
         """Return what the pod requests, or why no pool can ever serve it."""
         namespace = pod.namespace if pod.namespace in self._named else ""
         amount = (pod.memory_bytes, pod.milli, pod.gpus, pod.resource, pod.count, pod.per_container)
@@ -72,7 +72,7 @@ class Chooser:
             self._chosen[asked] = self._requested(pod, pod.resource) if pod.resource else self._written(pod)
         return self._chosen[asked]
 
-    def _written(self, pod: PodRequest) -> Target | str:
+    def _written(self, pod: PodRequest) -> PodTarget | str:
         """Return what the author of a pod writes who knows which kinds there are, and which of them the namespace may use."""
         key = (pod.namespace if pod.namespace in self._named else "", pod.pool, pod.cards)
         if key not in self._permitted:
@@ -100,7 +100,7 @@ class Chooser:
         if pod.pool and pod.pool not in self._names:
             return self._absent(pod.pool)
         kinds = [kind for kind in self._kinds if not pod.pool or kind.name == pod.pool]
-        steps: tuple[tuple[str, Callable[[Kind], bool]], ...] = (
+        steps: tuple[tuple[str, Callable[[ResourceKind], bool]], ...] = (
             ("no pool has a card that it names", lambda kind: not pod.cards or kind.card in pod.cards),
             ("its namespace may use no such pool", lambda kind: self._admits(kind, pod.namespace)),
             ("no such pool has nodes", self._has_nodes),
@@ -116,7 +116,7 @@ class Chooser:
             whole=sorted((kind for kind in kinds if kind.is_whole), key=lambda kind: (kind.memory, kind.pool)),
         )
 
-    def _requested(self, pod: PodRequest, resource: str) -> Target | str:
+    def _requested(self, pod: PodRequest, resource: str) -> PodTarget | str:
         """Return what admission makes of a request for a resource by its name."""
         offered = [kind for kind in self._kinds if kind.resource == resource]
         if not offered:
@@ -138,42 +138,42 @@ class Chooser:
         roomy = [kind for kind in ready if kind.per_node >= pod.count]
         if not roomy:
             return f"no node has {pod.count} {resource}" if ready else f"no node with its cards offers {resource}"
-        return Target(pools=tuple(kind.pool for kind in roomy), resource=resource, amount=pod.count)
+        return PodTarget(pools=tuple(kind.pool for kind in roomy), resource=resource, amount=pod.count)
 
     def _absent(self, pool: str) -> str:
         return f"pool {pool} is for virtual machines" if pool in self._supply.machines else f"there is no pool {pool}"
 
-    def _assigned(self, namespace: str, offered: list[Kind]) -> str:
+    def _assigned(self, namespace: str, offered: list[ResourceKind]) -> str:
         """Return the pool that admission adds: the only one to which the namespace is assigned, else the default."""
         pools = [self._supply.pools[kind.pool] for kind in offered]
         assigned = [pool.name for pool in pools if namespace in pool.namespaces]
         default = [pool.name for pool in pools if pool.is_default and (not pool.namespaces or namespace in pool.namespaces)]
         return next(iter((assigned if len(assigned) == 1 else []) + default), "")
 
-    def _admits(self, kind: Kind, namespace: str) -> bool:
+    def _admits(self, kind: ResourceKind, namespace: str) -> bool:
         allowed = self._supply.pools[kind.pool].namespaces
         return not allowed or namespace in allowed
 
-    def _has_nodes(self, kind: Kind) -> bool:
+    def _has_nodes(self, kind: ResourceKind) -> bool:
         return self._supply.pools[kind.pool].nodes != 0
 
 
-def _target(found: list[Kind], amount: int) -> Target:
+def _target(found: list[ResourceKind], amount: int) -> PodTarget:
     """Return a request for the first of the kinds, of every pool that has the same one: its author may name several pools."""
     first = found[0]
     same = (first.card, first.resource, first.provides_bytes, first.milli)
     pools = tuple(kind.pool for kind in found if (kind.card, kind.resource, kind.provides_bytes, kind.milli) == same)
-    return Target(pools=tuple(sorted(pools)), resource=first.resource, amount=amount)
+    return PodTarget(pools=tuple(sorted(pools)), resource=first.resource, amount=amount)
 
 
-def _kinds(index: int, pool: PoolSupply) -> Iterable[Kind]:
+def _kinds(index: int, pool: PoolSupply) -> Iterable[ResourceKind]:
     by_resource: dict[str, list[DeviceSupply]] = {}
     for device in pool.devices:
         by_resource.setdefault(device.resource, []).append(device)
     for resource, devices in by_resource.items():
         provided = [device.provides_bytes for device in devices]
         known = [size for size in provided if size is not None]
-        yield Kind(
+        yield ResourceKind(
             pool=index,
             name=pool.name,
             card=pool.card,
@@ -186,7 +186,7 @@ def _kinds(index: int, pool: PoolSupply) -> Iterable[Kind]:
         )
 
 
-class Budget(NamedTuple):
+class QuotaLimit(NamedTuple):
     """What a quota limits."""
 
     namespace: str
@@ -196,14 +196,14 @@ class Budget(NamedTuple):
 class QuotaWish(NamedTuple):
     """So much of a budget."""
 
-    budget: Budget
+    budget: QuotaLimit
     amount: int
 
 
-Wish = Target | QuotaWish
+Wish = PodTarget | QuotaWish
 """What a pod waits for: room on a node, or quota."""
 
-Source = Budget | tuple[int, str]
+Source = QuotaLimit | tuple[int, str]
 """What becomes free: quota, or a resource of a pool."""
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from gpushare.core.units import total
 from gpushare.core.wording import join_first
 from gpushare.study.simulation import outcome
-from gpushare.study.simulation.choice import Budget, Chooser, QuotaWish, Source, Target, Waiting, Wish
-from gpushare.study.simulation.outcome import Outcome, Placement
+from gpushare.study.simulation.choice import Chooser, PodTarget, QuotaLimit, QuotaWish, Source, Waiting, Wish
+from gpushare.study.simulation.outcome import PodPlacement, SimulationOutcome
 from gpushare.study.simulation.pool_run import PoolRun
 from gpushare.study.simulation.supply import Supply
 from gpushare.study.workload.requests import Workload
@@ -29,21 +29,21 @@ class Scoring(StrEnum):
     MOST_ALLOCATED = "most-allocated"
 
 
-class Settings(Struct):
+class SimulationSettings(Struct):
     """What the plan does not say of the cluster."""
 
     scoring: Scoring = Scoring.LEAST_ALLOCATED
 
 
-_USUAL = Settings()
+_USUAL = SimulationSettings()
 
 
-def simulate(supply: Supply, workload: Workload, settings: Settings = _USUAL) -> Outcome:
+def simulate(supply: Supply, workload: Workload, settings: SimulationSettings = _USUAL) -> SimulationOutcome:
     """Return what becomes of the workload."""
     return _Run(supply, workload, settings).outcome()
 
 
-def placements(supply: Supply, workload: Workload, settings: Settings = _USUAL) -> tuple[Placement, ...]:
+def placements(supply: Supply, workload: Workload, settings: SimulationSettings = _USUAL) -> tuple[PodPlacement, ...]:
     """Return what becomes of each pod, in the workload's order."""
     return tuple(_Run(supply, workload, settings).placements())
 
@@ -60,15 +60,15 @@ class _Held(NamedTuple):
 class _Run:
     """One simulation. A pod is its place in the order of arrival."""
 
-    def __init__(self, supply: Supply, workload: Workload, settings: Settings) -> None:
+    def __init__(self, supply: Supply, workload: Workload, settings: SimulationSettings) -> None:
         self._supply, self._workload, self._scoring = supply, workload, settings.scoring
         self._order = sorted(range(len(workload.pods)), key=lambda number: workload.pods[number].arrival)
         self._pods = [workload.pods[number] for number in self._order]
         is_packing = settings.scoring is Scoring.MOST_ALLOCATED
         self._pools = [PoolRun(pool, is_packing=is_packing) for pool in supply.pools]
-        self._targets: dict[int, Target] = {}
+        self._targets: dict[int, PodTarget] = {}
         self._reasons: dict[int, str] = {}
-        self._quota_used = Counter[Budget]()
+        self._quota_used = Counter[QuotaLimit]()
         self._admitted: set[int] = set()
         self._waiting = Waiting()
         self._held: dict[int, _Held] = {}
@@ -127,8 +127,8 @@ class _Run:
         target = self._targets[pod]
         return target if pod in self._admitted else QuotaWish(budget=self._budget(pod), amount=target.amount)
 
-    def _budget(self, pod: int) -> Budget:
-        return Budget(self._pods[pod].namespace, self._targets[pod].resource)
+    def _budget(self, pod: int) -> QuotaLimit:
+        return QuotaLimit(self._pods[pod].namespace, self._targets[pod].resource)
 
     def _admit(self, pod: int) -> bool:
         """Take what the pod requests off its namespace's quota, as soon as the pod exists; false if too little is left."""
@@ -160,7 +160,7 @@ class _Run:
         self._changed[number] = None
         return True
 
-    def _best(self, target: Target) -> tuple[int, int] | None:
+    def _best(self, target: PodTarget) -> tuple[int, int] | None:
         """Return pool and node that score best, ties to the first. A new node is added only if no other has room."""
         best, best_score = None, Fraction(-1)
         for number in target.pools:
@@ -197,14 +197,14 @@ class _Run:
         self._pools[number].pending += by
         self._changed[number] = None
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationOutcome:
         """Return the outcome."""
         stays = any(self._pods[pod].duration is None for pod in self._held)
         end = None if stays else self._end
         has_prices = any(pool.price for pool in self._supply.pools)
         pools = tuple(pool.outcome(end, has_prices=has_prices) for pool in self._pools)
         unserved = Counter(reason for pod, reason in self._reasons.items() if pod not in self._targets)
-        return Outcome(
+        return SimulationOutcome(
             pools=pools,
             unserved=dict(sorted(unserved.items())),
             bounds=outcome.bounds_of(self._supply, self._pods),
@@ -228,12 +228,12 @@ class _Run:
         if self._supply.quotas:
             yield "a pod that waits for room counts against its namespace's quota; one that quota refuses is tried again"
 
-    def placements(self) -> Iterator[Placement]:
+    def placements(self) -> Iterator[PodPlacement]:
         """Yield what became of each pod, in the workload's order."""
         for pod in sorted(range(len(self._pods)), key=self._order.__getitem__):
             held, target = self._held.get(pod), self._targets.get(pod)
             number = held.pool if held else target.pools[0] if target else None
-            yield Placement(
+            yield PodPlacement(
                 pod=self._order[pod],
                 pool="" if number is None else self._pools[number].supply.name,
                 resource=target.resource if target else "",

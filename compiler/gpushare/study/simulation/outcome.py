@@ -59,7 +59,7 @@ class PoolOutcome(Struct):
     is_hourly: bool
 
 
-class Placement(Struct):
+class PodPlacement(Struct):
     """What became of one pod of the workload, the `pod`th of it, counted from 0.
 
     It ran from `start` on, on a node of the pool, with these `devices` of it (positions in the supply's list, one for each
@@ -87,7 +87,7 @@ class Bounds(Struct):
     whole: int
 
 
-class Outcome(Struct):
+class SimulationOutcome(Struct):
     """The outcome of one workload on one plan. `pools` by name; `unserved` is reason → pods that no pool can ever serve.
 
     `end` is the second at which the last pod ended; None if pods stay. `bounds` is None if the workload asks for nothing that
@@ -109,7 +109,7 @@ class Simulated(Struct):
     file: str
     name: str
     supply: Supply
-    outcome: Outcome
+    outcome: SimulationOutcome
 
     def gpus(self, pool: PoolOutcome) -> int:
         """Return the GPUs of a pool's nodes."""

@@ -129,7 +129,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 _MAX_REASON = 300
 
 
-class Request(Struct):
+class ApiRequest(Struct):
     """A request and its format. `is_repeatable`: it is idempotent, so it may be retried."""
 
     method: str = "GET"
@@ -170,13 +170,13 @@ class Connection:
 
     def get(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json:
         """Return the object, or the list, at the path. ClusterError."""
-        return self.ask(Request(path=path, query=query or {}, accept=accept))
+        return self.ask(ApiRequest(path=path, query=query or {}, accept=accept))
 
     def find(self, path: str, query: Mapping[str, str] | None = None, accept: str = JSON) -> Json | None:
         """Return the object at the path; None if there is none. ClusterError."""
-        return self.attempt(Request(path=path, query=query or {}, accept=accept), NOT_FOUND)
+        return self.attempt(ApiRequest(path=path, query=query or {}, accept=accept), NOT_FOUND)
 
-    def attempt(self, request: Request, *refusals: int) -> Json | None:
+    def attempt(self, request: ApiRequest, *refusals: int) -> Json | None:
         """Return the server's answer; None if its status is one of these. ClusterError."""
         try:
             return self.ask(request)
@@ -196,7 +196,7 @@ class Connection:
                 return
             more = {"continue": token}
 
-    def ask(self, request: Request) -> Json:
+    def ask(self, request: ApiRequest) -> Json:
         """Return the server's answer. ClusterError for every failure; a failure that may be transient is tried three times."""
         deadline = self._clock.now() + TOTAL_SECONDS
         for attempt in itertools.count(1):
@@ -216,7 +216,7 @@ class Connection:
         ClusterError, here and from the iterator.
         """
         desired = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, int(seconds)))}
-        request = Request(path=path, query=desired, accept=accept)
+        request = ApiRequest(path=path, query=desired, accept=accept)
         answer = self._send(request, CONNECT_SECONDS, SILENCE_SECONDS)
         if answer.raw.status >= 400:
             with answer:
@@ -229,7 +229,7 @@ class Connection:
         if pool is not None:
             pool.clear()
 
-    def _ask_once(self, request: Request, deadline: float) -> Json:
+    def _ask_once(self, request: ApiRequest, deadline: float) -> Json:
         left = max(0.1, deadline - self._clock.now())
         try:
             with self._send(request, min(CONNECT_SECONDS, left), min(READ_SECONDS, left)) as answer:
@@ -239,7 +239,7 @@ class Connection:
         except ClusterError as error:
             raise _FailureError(error, is_passing=True) from error
 
-    def _send(self, request: Request, connect_seconds: float, read_seconds: float) -> "_Answer":
+    def _send(self, request: ApiRequest, connect_seconds: float, read_seconds: float) -> "_Answer":
         import urllib3  # noqa: PLC0415 - not imported for work without an API server
 
         pool = self._pool = self._pool or self._address.open_pool()
@@ -266,7 +266,7 @@ class Connection:
 class _Answer:
     """An open answer. If it was read to its end, its connection is reused, else closed."""
 
-    def __init__(self, request: Request, raw: "urllib3.BaseHTTPResponse") -> None:
+    def __init__(self, request: ApiRequest, raw: "urllib3.BaseHTTPResponse") -> None:
         self.request = request
         self.raw = raw
 
@@ -345,7 +345,7 @@ def _causes(document: Json) -> frozenset[str]:
     return frozenset(str(one["reason"]) for one in (document.get("details") or {}).get("causes") or () if "reason" in one)
 
 
-def _parsed(request: Request, data: bytes) -> Json:
+def _parsed(request: ApiRequest, data: bytes) -> Json:
     try:
         document = json.loads(data)
     except ValueError as error:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 
 from gpushare_node.adapters.kube.cluster import ClusterError, Event, EventCounts
-from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, Connection, Json, Request, jitter
+from gpushare_node.adapters.kube.connection import MERGE_PATCH, NOT_FOUND, ApiRequest, Connection, Json, jitter
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock, Stopped, timestamp
@@ -174,12 +174,12 @@ class EventRecorder:
             "reportingComponent": _COMPONENT,
             "reportingInstance": self._place.node,
         }
-        self._connection.ask(Request(method="POST", path=_path(event), body=body, is_repeatable=False))
+        self._connection.ask(ApiRequest(method="POST", path=_path(event), body=body, is_repeatable=False))
 
     def _patch(self, name: str, waiting: _Waiting, more: Json) -> Json:
         body = {"lastTimestamp": waiting.last, **more}
         path = f"{_path(waiting.event)}/{name}"
-        return self._connection.ask(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
+        return self._connection.ask(ApiRequest(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
 
     def _put_off(self, name: str, now: float) -> None:
         """Try it again later, and the others meanwhile."""

@@ -30,9 +30,9 @@ from gpushare_node.adapters.kube.connection import (
     MERGE_PATCH,
     NOT_FOUND,
     STRATEGIC_PATCH,
+    ApiRequest,
     Connection,
     Json,
-    Request,
     jitter,
 )
 from gpushare_node.adapters.kube.events import EventRecorder
@@ -100,7 +100,7 @@ class NodeClient(Cluster):
         return read_node_slices(self._connection, self._place.node, driver)
 
     def delete_slice(self, name: str) -> None:
-        self._connection.attempt(Request(method="DELETE", path=f"{slices.PATH}/{name}"), NOT_FOUND)
+        self._connection.attempt(ApiRequest(method="DELETE", path=f"{slices.PATH}/{name}"), NOT_FOUND)
 
     def extended_names(self, classes: Collection[str]) -> frozenset[str]:
         found = (self._connection.find(f"{slices.CLASSES}/{name}") or {} for name in classes)
@@ -234,7 +234,7 @@ class NodeClient(Cluster):
     def delete_own_pod(self) -> None:
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
         body = {"preconditions": {"uid": self._place.pod_uid}}
-        self._connection.attempt(Request(method="DELETE", path=path, body=body), NOT_FOUND, CONFLICT)
+        self._connection.attempt(ApiRequest(method="DELETE", path=path, body=body), NOT_FOUND, CONFLICT)
 
     def _daemonset(self) -> Json | None:
         """Return the pool's DaemonSet; None if it is deleted or being deleted."""
@@ -270,7 +270,7 @@ class NodeClient(Cluster):
 
     def _patch(self, body: object, content_type: str, query: Mapping[str, str], *, part: str = "") -> None:
         path = self._place.node_path + part
-        self._connection.ask(Request(method="PATCH", path=path, query=query, body=body, content_type=content_type))
+        self._connection.ask(ApiRequest(method="PATCH", path=path, query=query, body=body, content_type=content_type))
 
 
 def read_node_slices(connection: Connection, node: str, driver: str) -> tuple[SliceView, ...]:
@@ -366,15 +366,15 @@ class EvictionClient:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         }
-        ask = Request(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
+        ask = ApiRequest(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
         refusal = None if is_forced else self._refusal(ask)
-        refusal = refusal or self._refusal(Request(method="DELETE", path=path, body=options))
+        refusal = refusal or self._refusal(ApiRequest(method="DELETE", path=path, body=options))
         if refusal is not None:
             return refusal
         self._ended[pod.namespace] = now
         return Eviction.EVICTED
 
-    def _refusal(self, request: Request) -> Eviction | None:
+    def _refusal(self, request: ApiRequest) -> Eviction | None:
         """Send the request, and return why the server refuses it; None if it does not."""
         try:
             self._connection.ask(request)
@@ -432,7 +432,7 @@ class FailureReport:
 
     def _write(self, conditions: list[Json]) -> None:
         self._connection.ask(
-            Request(
+            ApiRequest(
                 method="PATCH",
                 path=f"{self._path}/status",
                 query={"fieldManager": self._writer},
@@ -503,7 +503,7 @@ def patch_status(connection: Connection, path: str, would: str | None, condition
     """Write the annotation (None removes it) and the condition. ClusterError."""
     body = {"metadata": {"annotations": {WOULD_ANNOTATION: would}}, "status": {"conditions": [condition]}}
     connection.ask(
-        Request(
+        ApiRequest(
             method="PATCH",
             path=f"{path}/status",
             query={"fieldManager": WRITER},

@@ -14,7 +14,7 @@ import random
 from typing import Protocol
 
 from gpushare_node.adapters.kube.cluster import ClusterError, SlotResult
-from gpushare_node.adapters.kube.connection import CONFLICT, METADATA, NOT_FOUND, Connection, Json, Request, jitter
+from gpushare_node.adapters.kube.connection import CONFLICT, METADATA, NOT_FOUND, ApiRequest, Connection, Json, jitter
 from gpushare_node.adapters.kube.pod_identity import PodIdentity
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.core.clock import Clock
@@ -68,19 +68,19 @@ class Slots:
         if self.read(name, is_fresh=True) is not None:
             return None
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-        return self._write(Request(method="POST", path=self._folder, body=body, is_repeatable=False))
+        return self._write(ApiRequest(method="POST", path=self._folder, body=body, is_repeatable=False))
 
     def update(self, lease: Json, spec: Json) -> Json | None:
         """Write the Lease with this spec; None if it no longer has the version that was read."""
         path = f"{self._folder}/{lease['metadata']['name']}"
-        return self._write(Request(method="PUT", path=path, body={**lease, "spec": spec}, is_repeatable=False))
+        return self._write(ApiRequest(method="PUT", path=path, body={**lease, "spec": spec}, is_repeatable=False))
 
     def delete(self, lease: Json) -> bool:
         """Delete it; False if it no longer has the version that was read."""
         expected = {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": expected}
         path = f"{self._folder}/{lease['metadata']['name']}"
-        return self._write(Request(method="DELETE", path=path, body=options)) is not None
+        return self._write(ApiRequest(method="DELETE", path=path, body=options)) is not None
 
     def has_node(self, name: str) -> bool:
         """Whether a node of this name exists."""
@@ -90,7 +90,7 @@ class Slots:
         """Return the pool's DaemonSet; empty if it does not exist."""
         return self._connection.find(self._place.daemonset_path, _CACHED) or {}
 
-    def _write(self, request: Request) -> Json | None:
+    def _write(self, request: ApiRequest) -> Json | None:
         return self._connection.attempt(request, NOT_FOUND, CONFLICT)
 
 

@@ -15,9 +15,9 @@ from gpushare_node.adapters.kube.connection import (
     METADATA,
     METADATA_LIST,
     NOT_FOUND,
+    ApiRequest,
     Connection,
     Json,
-    Request,
 )
 from gpushare_node.adapters.kube.node_client import forget
 from gpushare_node.adapters.kube.views import view_node
@@ -126,7 +126,7 @@ class Uninstall:
         group = "/apis/resource.k8s.io/v1"
         for one in self._connection.pages(f"{group}/{_TEMPLATES}", {"labelSelector": _OURS}, METADATA_LIST):
             path = f"{group}/namespaces/{one['metadata']['namespace']}/{_TEMPLATES}/{one['metadata']['name']}"
-            self._unless_gone(Request(method="DELETE", path=path))
+            self._unless_gone(ApiRequest(method="DELETE", path=path))
 
     def _report(
         self,
@@ -219,7 +219,7 @@ class Uninstall:
             self._progress(f"deleting DaemonSet {name}")
             path = f"/apis/apps/v1/namespaces/{self._namespace}/daemonsets/{name}"
             options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
-            self._unless_gone(Request(method="DELETE", path=path, body=options))
+            self._unless_gone(ApiRequest(method="DELETE", path=path, body=options))
 
     def _wait_for_pods(self, deadline: float) -> tuple[str, ...]:
         """Wait for our pods to end. While one runs, the request must stay: without it, the pod would start to work again."""
@@ -248,8 +248,8 @@ class Uninstall:
 
     def _annotate(self, node: str, annotations: Mapping[str, str | None]) -> None:
         body = {"metadata": {"annotations": annotations}}
-        request = Request(method="PATCH", path=f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH, accept=METADATA)
+        request = ApiRequest(method="PATCH", path=f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH, accept=METADATA)
         self._unless_gone(request)
 
-    def _unless_gone(self, request: Request) -> None:
+    def _unless_gone(self, request: ApiRequest) -> None:
         self._connection.attempt(request, NOT_FOUND, CONFLICT)

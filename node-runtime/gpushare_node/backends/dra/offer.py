@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
-from gpushare_node.backends.backend import Backend, about_unregistered
+from gpushare_node.backends.backend import NodeBackend, about_unregistered
 from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.reporting.outcome import Unmet, join_first
@@ -22,7 +22,7 @@ _PLACE = re.compile("gpu-[0-9]+-mig-.+-[0-9]+-[0-9]+")
 _MAX_NAMED = 3
 
 
-class DraBackend(Backend):
+class DraBackend(NodeBackend):
     """The back end of a DRA driver, for nodes of this policy. `read_slices` reads the ResourceSlices of the node `node`."""
 
     policy: Policy

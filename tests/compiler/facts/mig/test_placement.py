@@ -26,7 +26,7 @@ def ways(a100):
     return ways_of(reference_solver.placed_sets(a100, known_cards.is_plain))
 
 
-def must_place(geometry: Geometry, layout, keep=()) -> tuple[mig.Instance, ...]:
+def must_place(geometry: Geometry, layout, keep=()) -> tuple[mig.PlacedInstance, ...]:
     found = mig.place(geometry, layout, keep)
     assert found is not None
     return found

@@ -10,7 +10,7 @@ from gpushare.core.prices import Price
 from gpushare.pipeline import Compilation
 from gpushare.study.advice import advising
 from gpushare.study.advice.advised import PoolAdvice
-from gpushare.study.advice.advising import Settings
+from gpushare.study.advice.advising import Caution
 from gpushare.study.advice.history import History
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -44,5 +44,5 @@ def advised(history: History, of: dict[str, Any] | None = None, price: Price | N
     made = compiled(of or document())
     assert made.plan is not None, made.findings
     prices = {} if price is None else {"notebooks": price}
-    (found,) = advising.advise(made.plan, made.source.data, pipeline.findings_of, history, prices, Settings(**settings)).pools
+    (found,) = advising.advise(made.plan, made.source.data, pipeline.findings_of, history, prices, Caution(**settings)).pools
     return found

@@ -236,7 +236,7 @@ def test_containers_without_a_pool_are_of_the_only_one() -> None:
     nameless = replace(own, containers=tuple(replace(one, pool="") for one in own.containers))
     made = compiled(document())
     assert made.plan is not None
-    found = advising.advise(made.plan, made.source.data, pipeline.findings_of, nameless, {}, advising.Settings())
+    found = advising.advise(made.plan, made.source.data, pipeline.findings_of, nameless, {}, advising.Caution())
     assert found.pools[0].change is not None
     assert "containers without a pool are of notebooks, the only one" in found.assumed
 

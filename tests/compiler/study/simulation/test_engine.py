@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from gpushare.study.simulation import engine
-from gpushare.study.simulation.engine import Scoring, Settings
-from gpushare.study.simulation.outcome import Placement, PoolOutcome
+from gpushare.study.simulation.engine import Scoring, SimulationSettings
+from gpushare.study.simulation.outcome import PodPlacement, PoolOutcome
 from gpushare.study.simulation.supply import PoolSupply, Supply
 from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import content_of
@@ -19,10 +19,10 @@ PARTS = 10
 CASES = scale.examples(5000) // PARTS
 
 
-def drawn(seed: int) -> tuple[Supply, Workload, Settings]:
+def drawn(seed: int) -> tuple[Supply, Workload, SimulationSettings]:
     chance = random.Random(seed)
     supply = cases.supply(chance)
-    return supply, cases.workload(chance, supply), Settings(scoring=chance.choice(list(Scoring)))
+    return supply, cases.workload(chance, supply), SimulationSettings(scoring=chance.choice(list(Scoring)))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -38,7 +38,7 @@ def test_brute_force_agrees(part: int) -> None:
         _check_rules(supply, workload, found)
 
 
-def _as_fate(one: Placement) -> tuple[object, ...]:
+def _as_fate(one: PodPlacement) -> tuple[object, ...]:
     return one.pool, one.resource, one.node, one.devices, one.start, not one.reason
 
 
@@ -51,7 +51,7 @@ def _fate(fate: Fate) -> tuple[object, ...]:
     return fate.node.pool.name, resource, fate.node.index, fate.devices, fate.start, True
 
 
-def _check_outcome(supply: Supply, workload: Workload, settings: Settings, expected: Oracle) -> None:
+def _check_outcome(supply: Supply, workload: Workload, settings: SimulationSettings, expected: Oracle) -> None:
     outcome = engine.simulate(supply, workload, settings)
     ran = [fate for fate in expected.fates if fate.node]
     stays = any(fate.end is None for fate in ran)
@@ -109,11 +109,11 @@ def _part(pool: PoolSupply, device: int) -> Fraction:
     return Fraction(one.milli, sum(other.slots * other.milli for other in pool.devices if other.gpu == one.gpu))
 
 
-def _check_rules(supply: Supply, workload: Workload, found: tuple[Placement, ...]) -> None:
+def _check_rules(supply: Supply, workload: Workload, found: tuple[PodPlacement, ...]) -> None:
     """No device over its slots and no quota exceeded at any second; every pod once; none where it may not run."""
     assert [one.pod for one in found] == list(range(len(workload.pods)))
     pools = {pool.name: pool for pool in supply.pools}
-    running: dict[int, list[Placement]] = {}
+    running: dict[int, list[PodPlacement]] = {}
     for one, pod in zip(found, workload.pods, strict=True):
         assert (one.node is None) == bool(one.reason)
         if one.start is None:

@@ -6,8 +6,8 @@ from gpushare.core.prices import Price
 from gpushare.core.units import MIB
 from gpushare.intent.types import Exclusive, Mig, NodeSelector, Pool, Quota, SharePlacement, Sharing, TimeSlicing
 from gpushare.study.simulation import engine, supply
-from gpushare.study.simulation.engine import Scoring, Settings
-from gpushare.study.simulation.outcome import Outcome, Placement
+from gpushare.study.simulation.engine import Scoring, SimulationSettings
+from gpushare.study.simulation.outcome import PodPlacement, SimulationOutcome
 from gpushare.study.simulation.supply import Supply
 from gpushare.study.workload.requests import PodRequest, Workload
 from gpushare_node.contract.struct import replace
@@ -41,11 +41,11 @@ def reasons(supplied: Supply, workload: Workload) -> list[str]:
     return [one.reason for one in engine.placements(supplied, workload)]
 
 
-def where(found: tuple[Placement, ...]) -> list[tuple[int | None, tuple[int, ...]]]:
+def where(found: tuple[PodPlacement, ...]) -> list[tuple[int | None, tuple[int, ...]]]:
     return [(one.node, one.devices) for one in found]
 
 
-def outcome(supplied: Supply, workload: Workload) -> Outcome:
+def outcome(supplied: Supply, workload: Workload) -> SimulationOutcome:
     return engine.simulate(supplied, workload)
 
 
@@ -86,7 +86,7 @@ def test_a_pod_that_gets_its_quota_waits_for_room_in_the_order_of_its_arrival() 
 def test_the_scheduler_spreads_over_nodes_or_fills_them() -> None:
     one = offered(t4(TimeSlicing(replicas=2), nodes=3))
     spread = engine.placements(one, pods({}, {}, {}, {}))
-    filled = engine.placements(one, pods({}, {}, {}, {}), Settings(scoring=Scoring.MOST_ALLOCATED))
+    filled = engine.placements(one, pods({}, {}, {}, {}), SimulationSettings(scoring=Scoring.MOST_ALLOCATED))
     assert [node for node, _ in where(spread)] == [0, 1, 2, 0]
     assert [node for node, _ in where(filled)] == [0, 0, 1, 1]
 

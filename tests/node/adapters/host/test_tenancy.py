@@ -14,7 +14,7 @@ from gpushare_node.cli.wiring import tenancy_file
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.tenancy import AdmissionMode
 from gpushare_node.reconcile.run_context import DrainEvictions
-from gpushare_node.reconcile.usage import Holder
+from gpushare_node.reconcile.usage import DeviceHolder
 from tests.node.enforce.enforcement import EnforcementFixture, await_end, lives, tenancy_text
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
@@ -167,7 +167,7 @@ def test_no_pod_is_evicted_while_the_platform_is_unknown(tmp_path: Path) -> None
         owner="",
         containers={},
     )
-    holder = Holder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
+    holder = DeviceHolder(pod_uid="u1", pod=pod, devices=frozenset({"GPU-1"}), resources=frozenset({"nvidia.com/gpu"}))
     assert not DrainEvictions().can_move(holder, file.platform())
     projected(tmp_path, tenancy_text(platformNamespaces=["monitoring"]))
     assert not DrainEvictions().can_move(holder, file.platform())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpushare_node.adapters.kube.cluster import ClusterError
-from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, Connection, Request, find_endpoint, in_cluster
+from gpushare_node.adapters.kube.connection import TOTAL_SECONDS, ApiRequest, Connection, find_endpoint, in_cluster
 from tests.node.adapters.kube.kube_fixture import FakeClock, by_kubeconfig, connect
 from tests.support.certificates import certify
 from tests.support.fake_api.server import ApiServer
@@ -123,9 +123,9 @@ def test_only_idempotent_requests_are_retried_after_a_lost_response(one: ApiServ
     connection = connect(one, tmp_path)
     one.lose("PATCH")
     body = {"metadata": {"labels": {"a": "b"}}}
-    connection.ask(Request(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
+    connection.ask(ApiRequest(method="PATCH", path=NODE, body=body, content_type="application/merge-patch+json"))
     one.lose("POST")
-    lease = Request(
+    lease = ApiRequest(
         method="POST",
         path="/apis/coordination.k8s.io/v1/namespaces/x/leases",
         is_repeatable=False,

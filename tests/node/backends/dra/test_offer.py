@@ -7,7 +7,7 @@ import pytest
 from gpushare_node.adapters.kube.slices import SliceDevice, SliceView, are_on_demand, view_slices
 from gpushare_node.backends.backend import Checkpoint
 from gpushare_node.backends.dra import offer
-from gpushare_node.contract.policy import DesiredGpu, Dra, DraShares, ModeSwitch, Policy
+from gpushare_node.contract.policy import DesiredGpu, DraShares, ModeSwitch, Policy, PoolDra
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from tests.node.backends.dra.claim_files import SCENES, recorded
@@ -102,7 +102,7 @@ def test_every_difference_is_named(some: tuple[SliceView, ...], text: str) -> No
 )
 def test_claims_share_devices_as_planned(shares: DraShares, given: dict[str, object], *, is_right: bool) -> None:
     made = by_claims(whole(replicas=4))
-    policy = replace(made, dra=Dra(driver="gpu.nvidia.com", shares=shares, on_demand=False))
+    policy = replace(made, dra=PoolDra(driver="gpu.nvidia.com", shares=shares, on_demand=False))
     one = SliceDevice(name="gpu-0", type="gpu", profile="", uuid="GPU-a")
     listed = (replace(RIGHT, devices=(replace(one, **given),)),)
     assert (offer.find_mismatch(policy, "n1", {"gpushare-training": 1}, frozenset({"GPU-a"}), listed) is None) is is_right
@@ -134,7 +134,7 @@ def test_slices_of_nvidias_driver_are_understood(scene: str) -> None:
 def on_demand(switch: ModeSwitch = ModeSwitch.RUNTIME, gpus: int = 1) -> Policy:
     """A pool of one profile that can be at two places of each GPU."""
     desired = tuple(DesiredGpu(index=index, instances=(), on_demand=switch) for index in range(gpus))
-    dra = Dra(driver="gpu.nvidia.com", shares=None, on_demand=True)
+    dra = PoolDra(driver="gpu.nvidia.com", shares=None, on_demand=True)
     return replace(POLICY, dra=dra, gpus=desired, resources=((CLASS, 2 * gpus),))
 
 

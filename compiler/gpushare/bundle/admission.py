@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.core import resources
+from gpushare.intent.stacks import STACKS
 from gpushare.reading import source
 from gpushare_node.contract import tenancy as contract
 
@@ -217,7 +218,7 @@ def _fence(values: Mapping[str, Any]) -> Object:
         _variable("evicts", any(pool["evict"] for pool in values["pools"].values())),
         _variable("observes", observes(values)),
         _variable("platform", platform_namespaces(values)),
-        {"name": "amd", "expression": f"'{values.get('amd', {}).get('namespace', '')}'"},
+        *({"name": vendor, "expression": f"'{values.get(vendor, {}).get('namespace', '')}'"} for vendor in STACKS),
     ]
     return {
         "kind": "Validating",

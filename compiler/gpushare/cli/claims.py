@@ -5,7 +5,7 @@ import click
 from gpushare.cli import inputs, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
-from gpushare.render import dra
+from gpushare.render.stacks import dra
 
 
 @click.command(cls=options.Command)

@@ -10,7 +10,6 @@ from gpushare.bundle import lock, reader
 from gpushare.cli import inputs, options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
-from gpushare.facts.catalog.amd_charts import OF_SUBCHARTS
 from gpushare.facts.catalog.upstream import OCI
 from gpushare.reading import source
 from gpushare.render import images
@@ -185,7 +184,7 @@ def _of_files(texts: Mapping[str, str], name: str) -> ImageList:
     if not isinstance(image, dict) or not all(isinstance(image.get(key), str) for key in texts_of_image):
         raise _edited("chart/values.yaml", name)
     listed = texts["images.txt"]
-    fixed = _of_amd(listed)
+    fixed = _of_vendors(listed)
     pulled = (*images.own(values), *fixed.pulled)
     if of_dra := images.dra_of(listed):
         chart_of_dra, image_of_dra = of_dra
@@ -205,16 +204,20 @@ def _of_files(texts: Mapping[str, str], name: str) -> ImageList:
     return replace(found, pulled=(*pulled, *of_chart))
 
 
-def _of_amd(listed: str) -> ImageList:
-    """Return what the text of images.txt says of AMD's chart."""
-    chart = images.amd_chart_of(listed)
-    if chart is None:
-        return ImageList(pulled=())
-    lists = next((line for line in listed.splitlines() if line.startswith(OF_SUBCHARTS)), "")
-    text = f"gpushare does not know the images of the subcharts of {chart.name}"
-    hint = f"list them with `{lists.partition(': ')[2]}`"
-    lacking = (Omission(text=text, message=f"the list is incomplete: {text}", hint=hint),) if lists else ()
-    return ImageList(pulled=images.of_amd(listed), charts=(chart,), omissions=lacking)
+def _of_vendors(listed: str) -> ImageList:
+    """Return what the text of images.txt says of the charts of other vendors than NVIDIA."""
+    found = tuple(images.of_vendors(listed))
+    lacking = tuple(
+        Omission(text=text, message=f"the list is incomplete: {text}", hint=f"list them with `{one.lists}`")
+        for one in found
+        if one.lists
+        for text in [f"gpushare does not know the images of the subcharts of {one.chart.name}"]
+    )
+    return ImageList(
+        pulled=tuple(image for one in found for image in one.pulled),
+        charts=tuple(one.chart for one in found),
+        omissions=lacking,
+    )
 
 
 def _without_chart(stack: str, name: str) -> Omission:

@@ -17,6 +17,9 @@ from gpushare.compare.value_effects import of_values
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import NOTHING
 
+_OF_STACKS = (of_amd,)
+"""What a change of the stack of another vendor than NVIDIA does."""
+
 
 def effects(
     old: Files,
@@ -49,7 +52,8 @@ def effects(
     found += of_upstream(old, new, changed)
     found += of_dra(old, new, changed)
     if before and after:
-        found += of_amd(old, new, changed, successors, left)
+        for of_stack in _OF_STACKS:
+            found += of_stack(old, new, changed, successors, left)
     return tuple(found)
 
 

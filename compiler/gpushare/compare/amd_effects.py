@@ -7,7 +7,9 @@ from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.stack_effects import of_images
 from gpushare.facts.vendors.amd import AMD
+from gpushare.intent.stacks.amd import Amd
 
+_VENDOR = Amd.vendor
 _VALUES = {f"{stack}/values.yaml": stack for stack in AMD.charts}
 _CONFIGS = "chart/files/amd/device-configs/"
 _NAMING = ("devicePlugin", "devicePluginArguments", "resource_naming_strategy")
@@ -23,7 +25,7 @@ def of_amd(
         if before in AMD.charts and bundles.values(new).get("adoption") != bundles.OBSERVE:
             yield Effect(kind=EffectKind.UNINSTALLED, pool=None, subject="amd.stack", before=before)
         return
-    namespaces = [bundles.values(side).get("amd", {}).get("namespace") for side in (old, new)]
+    namespaces = [bundles.values(side).get(_VENDOR, {}).get("namespace") for side in (old, new)]
     for subject, (was, will) in (("amd.stack", stacks), ("amd.namespace", namespaces)):
         if was != will and not {before, after}.isdisjoint(AMD.charts):
             yield Effect(kind=EffectKind.AMD_REINSTALLED, pool=None, subject=subject, before=was, after=will)
@@ -32,7 +34,7 @@ def of_amd(
     if before == after:
         for change in changed:
             yield from _of_file(change)
-        yield from of_images(EffectKind.AMD_UPSTREAM, *(bundles.images(side).amd for side in (old, new)))
+        yield from of_images(EffectKind.AMD_UPSTREAM, *(bundles.images(side).others[_VENDOR] for side in (old, new)))
 
 
 def _of_file(change: FileDiff) -> Iterator[Effect]:
@@ -65,7 +67,7 @@ def _stack(files: Files) -> str | None:
     chart = next((stack for path, stack in _VALUES.items() if path in files), None)
     return chart or (
         bundles.EXISTING
-        if bundles.amd_pools(bundles.values(files)) and bundles.values(files).get("adoption") != bundles.OBSERVE
+        if bundles.pools_of(bundles.values(files), _VENDOR) and bundles.values(files).get("adoption") != bundles.OBSERVE
         else None
     )
 
@@ -78,8 +80,8 @@ def _withdrawn(old: Files, new: Files, successors: Mapping[str, str], left: froz
     stack, after = _stack(old), bundles.values(new)
     if stack not in AMD.charts:
         return
-    for name in sorted(bundles.amd_pools(bundles.values(old))):
-        is_gone, is_selected = name not in bundles.amd_pools(after), f"{_CONFIGS}{name}.yaml" in old
+    for name in sorted(bundles.pools_of(bundles.values(old), _VENDOR)):
+        is_gone, is_selected = name not in bundles.pools_of(after, _VENDOR), f"{_CONFIGS}{name}.yaml" in old
         loses = is_gone or after.get("adoption") == bundles.OBSERVE if is_selected else is_gone and name not in successors
         if loses or name in left:
             yield Effect(kind=EffectKind.WITHDRAWN, pool=name, subject=stack or "")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare.compare.files import Files, parsed
-from gpushare.facts.catalog.amd_charts import OF_AMD
+from gpushare.facts.catalog import vendor_charts
 from gpushare.facts.catalog.image_registry import reference
 from gpushare.facts.catalog.upstream import OF_DRA
 from gpushare_node.contract.struct import Struct
@@ -16,7 +16,6 @@ EXISTING = "existing"
 """The value `stack` where a vendor's programs are installed already."""
 _NO_STACK = "none"
 """The same where no pool has NVIDIA's cards."""
-_AMD = "amd"
 
 OBSERVE = "observe"
 
@@ -35,13 +34,13 @@ def values(files: Files) -> Mapping[str, Any]:
 def nvidia_stack(values: Mapping[str, Any]) -> str | None:
     """Return the stack of NVIDIA's that the chart's values name, "" where they say nothing; None without NVIDIA's cards."""
     stack, pools = values.get("stack", ""), values.get("pools") or {}
-    is_of_amd = stack == EXISTING and bool(pools) and pools.keys() == amd_pools(values)
-    return None if stack == _NO_STACK or is_of_amd else stack
+    is_of_others = stack == EXISTING and bool(pools) and all("vendor" in pool for pool in pools.values())
+    return None if stack == _NO_STACK or is_of_others else stack
 
 
-def amd_pools(values: Mapping[str, Any]) -> set[str]:
-    """Return the names of the pools with AMD's cards."""
-    return {name for name, pool in (values.get("pools") or {}).items() if pool.get("vendor") == _AMD}
+def pools_of(values: Mapping[str, Any], vendor: str) -> set[str]:
+    """Return the names of the pools with cards of a vendor other than NVIDIA."""
+    return {name for name, pool in (values.get("pools") or {}).items() if pool.get("vendor") == vendor}
 
 
 def terms(files: Files) -> dict[str, Any]:
@@ -62,11 +61,11 @@ def policy(files: Files, pool: str) -> Mapping[str, Any]:
 
 
 class Images(Struct):
-    """The images of `images.txt` by who runs them; ours is a value of the chart too."""
+    """The images of `images.txt` by who runs them, `others` by vendor; ours is a value of the chart too."""
 
     nvidia: frozenset[str]
     dra: frozenset[str]
-    amd: frozenset[str]
+    others: Mapping[str, frozenset[str]]
 
 
 def images(files: Files) -> Images:
@@ -74,12 +73,12 @@ def images(files: Files) -> Images:
     image = values(files).get("image")
     known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
     ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
-    rest, _, amd = files.get(IMAGES, "").partition(OF_AMD)
-    nvidia, _, dra = rest.partition(OF_DRA)
+    text = files.get(IMAGES, "")
+    nvidia, _, dra = vendor_charts.listed_before(text).partition(OF_DRA)
     return Images(
         nvidia=_listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(),
         dra=_listed(f"#{dra}"),
-        amd=_listed(f"#{amd}"),
+        others={vendor: _listed(f"#{vendor_charts.listed(text, vendor)}") for vendor in vendor_charts.HEADINGS},
     )
 
 

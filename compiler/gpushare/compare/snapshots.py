@@ -8,7 +8,6 @@ from typing import Any
 from gpushare.core.units import MIB
 from gpushare.facts import mig, vendors
 from gpushare.facts.catalog.cards import Card, Geometry
-from gpushare.facts.vendors.amd import AMD
 from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.intent.types import NodeSelector, Pool, Requests
 from gpushare.offering import backends, modes
@@ -74,8 +73,8 @@ class PoolSide(Struct):
 
     @property
     def manager_label(self) -> Any:
-        """What tells AMD's config manager how to divide the GPUs; None if it does not divide them."""
-        return self.labels.get(AMD.layout_label)
+        """What tells the vendor's own manager, which taints nodes, how to divide the GPUs; None if none divides them."""
+        return self.labels.get(self.vendor.layout_label) if self.vendor.layout_taint else None
 
     @property
     def layouts(self) -> tuple[Counter[str | None], ...]:

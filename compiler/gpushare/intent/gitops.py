@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from gpushare.intent.types import AmdStack, Intent
+from gpushare.intent.types import Intent
 from gpushare_node.contract.struct import Struct
 
 PLAIN = r"[^\s$\\]+"
@@ -101,9 +101,9 @@ def namespaces(intent: Intent) -> dict[str, str]:
     made = {"namespace.yaml": intent.namespace}
     if installs_upstream(intent) and intent.plugin_namespace != intent.namespace:
         made["platform-namespace.yaml"] = intent.plugin_namespace
-    amd = intent.platform.amd
-    if amd and amd.stack is not AmdStack.EXISTING and not intent.observes and amd.namespace not in made.values():
-        made["amd-namespace.yaml"] = amd.namespace
+    for vendor, one in intent.platform.others.items():
+        if one.installs_chart and not intent.observes and one.namespace not in made.values():
+            made[f"{vendor}-namespace.yaml"] = one.namespace
     if intent.installs_dra_driver:
         made["dra-namespace.yaml"] = intent.platform.of_dra.namespace
     return made

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, assert_never
 from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.units import SizeOrPercent, parse_duration, parse_quantity, parse_share
+from gpushare.intent import stacks
+from gpushare.intent.stacks import STACKS, VendorStack
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
-    Amd,
-    AmdStack,
     Autoscaler,
     Balanced,
     CapValue,
@@ -91,20 +91,23 @@ def build(document: Document) -> Intent:
 
 
 def of_vendors(intent: Intent, vendors: Collection[str]) -> Intent:
-    """Return the intent of a cluster with cards of these vendors: with AMD's, `stack: existing` is AMD's stack too.
+    """Return the intent of a cluster with cards of these vendors: `stack: existing` is that of another vendor than NVIDIA too.
 
-    With AMD's alone it is not NVIDIA's, and the version, namespace and values beside it are AMD's.
+    Where all are of one such vendor it is not NVIDIA's, and the version, namespace and values beside it are that vendor's.
     """
     platform = intent.platform
-    if platform.stack is not NvidiaStack.EXISTING or "amd" not in vendors:
+    others = [kind for vendor, kind in STACKS.items() if vendor in vendors]
+    if platform.stack is not NvidiaStack.EXISTING or not others:
         return intent
-    if set(vendors) != {"amd"}:
-        return replace(intent, platform=replace(platform, amd=platform.amd or Amd(stack=AmdStack.EXISTING)))
-    if platform.amd is not None:
+    if len(set(vendors)) > 1:
+        existing = {kind.vendor: kind.existing() for kind in others}
+        return replace(intent, platform=replace(platform, others={**existing, **platform.others}))
+    only = others[0]
+    if only.vendor in platform.others:
         return replace(intent, platform=replace(platform, stack=NvidiaStack.NONE))
     given = {} if platform.namespace is None else {"namespace": platform.namespace}
-    amd = Amd(stack=AmdStack.EXISTING, version=platform.version, values=platform.values, **given)
-    alone = replace(platform, stack=NvidiaStack.NONE, amd=amd, version=None, namespace=None, values=NOTHING)
+    own = {only.vendor: only.existing(version=platform.version, values=platform.values, **given)}
+    alone = replace(platform, stack=NvidiaStack.NONE, others=own, version=None, namespace=None, values=NOTHING)
     return replace(intent, platform=alone)
 
 
@@ -120,13 +123,13 @@ def _version(text: str) -> tuple[int, int] | None:
 
 def _platform(document: Document) -> Platform:
     driver, stack = document.get("driver"), document.get("stack", "gpu-operator")
-    if stack in (AmdStack.GPU_OPERATOR, AmdStack.DEVICE_PLUGIN):
+    if kind := stacks.of_chart(stack):
         shared = {key: document[key] for key in ("stack", "version", "namespace", "values") if key in document}
         rest = {key: value for key, value in document.items() if key not in ("version", "namespace", "values")}
-        return _platform({**rest, "stack": NvidiaStack.NONE.value, "amd": shared})
+        return _platform({**rest, "stack": NvidiaStack.NONE.value, kind.vendor: shared})
     return Platform(
         stack=NvidiaStack(stack),
-        amd=_amd(document["amd"]) if "amd" in document else None,
+        others={vendor: _of_vendor(kind, document[vendor]) for vendor, kind in STACKS.items() if vendor in document},
         dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
@@ -143,10 +146,10 @@ def _platform(document: Document) -> Platform:
     )
 
 
-def _amd(document: Document) -> Amd:
+def _of_vendor(kind: type[VendorStack], document: Document) -> VendorStack:
     given = {key: value for key, value in document.items() if key in ("version", "namespace")}
-    stack = AmdStack(document.get("stack", AmdStack.GPU_OPERATOR))
-    return Amd(stack=stack, values=_in_order(document.get("values", {})), **given)
+    chosen = {"stack": kind.words(document["stack"])} if "stack" in document else {}
+    return kind(values=_in_order(document.get("values", {})), **chosen, **given)
 
 
 def _dra(document: Document) -> Dra:

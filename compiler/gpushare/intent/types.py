@@ -10,6 +10,7 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.core.units import SizeOrPercent
+from gpushare.intent.stacks import STACKS, VendorStack
 from gpushare_node.contract.names import OPERATOR_RUNTIME_CLASS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
@@ -43,14 +44,6 @@ class NvidiaStack(StrEnum):
     DEVICE_PLUGIN = "device-plugin"
     EXISTING = "existing"
     NONE = "none"
-
-
-class AmdStack(StrEnum):
-    """Which chart of AMD's serves the shares."""
-
-    GPU_OPERATOR = "amd-gpu-operator"
-    DEVICE_PLUGIN = "amd-device-plugin"
-    EXISTING = "existing"
 
 
 class Requests(StrEnum):
@@ -346,15 +339,6 @@ class RuntimeImage(Struct):
     digest: str | None = None
 
 
-class Amd(Struct):
-    """AMD's stack. `version` None: the newest known. `namespace` is where its programs run."""
-
-    stack: AmdStack = AmdStack.GPU_OPERATOR
-    version: str | None = None
-    namespace: str = "kube-amd-gpu"
-    values: Mapping[str, Any] = NOTHING
-
-
 class Dra(Struct):
     """NVIDIA's DRA driver. `version` None: the newest known chart. `driver_root`: where the GPU driver is on the nodes."""
 
@@ -376,9 +360,9 @@ class Platform(Struct):
     `charts`: the address from which NVIDIA's chart is installed, if not its publisher's: https://, http:// or oci://.
     `own_runtime_class`: the user's word for `runtime_class`, which counts where no upstream chart says it.
     `namespace`: where the device plugin runs and reads its configs; None: in the bundle's.
-    `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `amd` is AMD's stack, whose
-    version, namespace and values are the platform's own where no pool has NVIDIA's cards; None: the intent names none. `dra`
-    None: the intent says nothing of NVIDIA's DRA driver.
+    `namespaces`: where more of the platform's own pods run, besides these two and kube-system. `others` are the stacks
+    of other vendors that the intent names, by vendor; where no pool has NVIDIA's cards, the platform's version, namespace and
+    values are theirs. `dra` None: the intent says nothing of NVIDIA's DRA driver.
     """
 
     stack: NvidiaStack = NvidiaStack.GPU_OPERATOR
@@ -394,7 +378,7 @@ class Platform(Struct):
     namespace: str | None = None
     namespaces: tuple[str, ...] = ()
     values: Mapping[str, Any] = NOTHING
-    amd: Amd | None = None
+    others: Mapping[str, VendorStack] = NOTHING
     dra: Dra | None = None
 
     @property
@@ -404,14 +388,17 @@ class Platform(Struct):
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """The words of the stacks that the intent names: NVIDIA's, then AMD's."""
+        """The words of the stacks that the intent names: NVIDIA's, then those of others."""
         words = [self.stack.value] if self.stack is not NvidiaStack.NONE else []
-        return tuple(dict.fromkeys([*words, *([self.amd.stack.value] if self.amd else [])]))
+        return tuple(dict.fromkeys([*words, *(one.stack.value for one in self.others.values())]))
 
-    @property
-    def of_amd(self) -> Amd:
-        """AMD's stack, for a pool of its cards: what is installed already where nothing else is said of any stack."""
-        return self.amd or Amd(stack=AmdStack.EXISTING)
+    def of_vendor(self, vendor: str) -> VendorStack:
+        """Return the stack of another vendor, for a pool of its cards: what is installed already where nothing else is said."""
+        return self.others.get(vendor) or STACKS[vendor].existing()
+
+    def stack_of(self, vendor: str) -> str:
+        """Return the word of a vendor's stack."""
+        return self.of_vendor(vendor).stack.value if vendor in STACKS else self.stack.value
 
     @property
     def of_dra(self) -> Dra:
@@ -513,9 +500,9 @@ class Intent(Struct):
     @property
     def platform_namespaces(self) -> tuple[str, ...]:
         """The namespaces of the platform's own pods, sorted: one list for admission and enforcement."""
-        of_amd = (self.platform.amd.namespace,) if self.platform.amd else ()
+        others = (one.namespace for one in self.platform.others.values())
         of_dra = (self.platform.of_dra.namespace,) if self.installs_dra_driver else ()
-        named = {"kube-system", self.namespace, self.plugin_namespace, *of_amd, *of_dra, *self.platform.namespaces}
+        named = {"kube-system", self.namespace, self.plugin_namespace, *others, *of_dra, *self.platform.namespaces}
         return tuple(sorted(named))
 
     @property

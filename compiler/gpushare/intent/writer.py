@@ -10,10 +10,10 @@ from typing import Any, assert_never
 
 from gpushare.core import emit, prices
 from gpushare.core.units import SizeOrPercent, show_bytes, show_duration
+from gpushare.intent.stacks import STACKS, VendorStack
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
-    Amd,
     Balanced,
     CapValue,
     CapWord,
@@ -134,15 +134,16 @@ def _section(write: Any, section: Struct) -> Document:
 
 
 def _platform(platform: Platform) -> Document:
-    amd = platform.amd
+    others = dict(platform.others)
     upstream: Document = {
         "stack": platform.stack.value,
         "version": platform.version,
         "namespace": platform.namespace,
         "values": dict(platform.values),
     }
-    if platform.stack is NvidiaStack.NONE and amd is not None:  # AMD's stack alone: its fields are the platform's
-        upstream, amd = {"stack": amd.stack.value, **_amd(amd)}, None
+    if platform.stack is NvidiaStack.NONE and others:  # another vendor's stack alone: its fields are the platform's
+        alone = others.pop(next(iter(others)))
+        upstream = {"stack": alone.stack.value, **_of_vendor(alone)}
     fields = {
         "stack": upstream["stack"],
         "version": upstream.get("version"),
@@ -156,17 +157,18 @@ def _platform(platform: Platform) -> Document:
         "imagePullSecrets": list(platform.image_pull_secrets),
         "namespace": upstream.get("namespace"),
         "namespaces": list(platform.namespaces),
-        "amd": None if amd is None else _amd(amd),
+        **{vendor: _of_vendor(one) for vendor, one in others.items()},
         "dra": None if platform.dra is None else _section(_dra, platform.dra),
         "values": upstream.get("values"),
     }
-    says_more = dict.fromkeys(("driver", "amd", "dra"))  # an empty one says more than none
+    says_more = dict.fromkeys(("driver", *STACKS, "dra"))  # an empty one says more than none
     return _without(fields, {"stack": "gpu-operator", "partitioner": "gpushare", **says_more})
 
 
-def _amd(amd: Amd) -> Document:
-    fields = {"stack": amd.stack.value, "version": amd.version, "namespace": amd.namespace, "values": dict(amd.values)}
-    return _without(fields, {"stack": "amd-gpu-operator", "namespace": "kube-amd-gpu"})
+def _of_vendor(one: VendorStack) -> Document:
+    fields = {"stack": one.stack.value, "version": one.version, "namespace": one.namespace, "values": dict(one.values)}
+    default = one.default()
+    return _without(fields, {"stack": default.stack.value, "namespace": default.namespace})
 
 
 def _dra(dra: Dra) -> Document:

@@ -7,13 +7,12 @@ from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
-from gpushare.intent.types import Amd, NvidiaStack
+from gpushare.intent.stacks import STACKS as VENDORS
+from gpushare.intent.types import NvidiaStack
 from gpushare.render import (
-    amd,
     autoscaling,
     chart,
     cloud,
-    dra,
     existing,
     images,
     mig_parted,
@@ -27,10 +26,10 @@ from gpushare.render import (
 from gpushare.render.gitops import tools
 from gpushare.render.gitops.tool import Inputs
 from gpushare.render.monitoring import artifacts as monitoring
-from gpushare.render.steps import amd_release, dra_release, leaving
+from gpushare.render.stacks import STACKS, dra
+from gpushare.render.steps import leaving
 from gpushare.resolved import policy
-from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare_node.contract.policy import Backend
+from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import replace
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
@@ -57,20 +56,19 @@ def next_lock(plan: Plan, previous: Lock) -> Lock:
         intent=plan.digest,
         goals=goals,
         configs={
-            "profiles": {pool.profile.key: pool.profile.config for pool in plan.pools if _has_profile(pool)},
+            "profiles": {pool.profile.key: pool.profile.config for pool in plan.pools if pool.has_profile},
             "mig_configs": {config.name: [dict(entry) for entry in config.entries] for config in configs},
             "vgpu_configs": {pool.config.name: list(map(dict, pool.config.entries)) for pool in plan.vm_pools},
             "manager_configs": {one.name: one.profile for pool in plan.pools if (one := pool.manager_config)},
         },
-        vendors=[pool.card.vendor for pool in plan.amd_pools],
-        stacks={"amd": of_amd} if (of_amd := amd.stack(plan)) else {},
+        vendors=plan.other_vendors,
+        stacks={
+            vendor: {"namespace": one.namespace, "stack": one.stack.value}
+            for vendor in plan.other_vendors
+            for one in [plan.intent.platform.of_vendor(vendor)]
+        },
         dra=dra.remembered(plan),
     )
-
-
-def _has_profile(pool: PoolPlan) -> bool:
-    """Return whether the pool's nodes follow a config of NVIDIA's device plugin."""
-    return pool.vendor.plugin_label != "" and pool.pool.backend is Backend.DEVICE_PLUGIN
 
 
 def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) -> dict[str, Any]:
@@ -81,10 +79,13 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) ->
 
 
 def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
-    amd_namespace = new_lock.stacks.get("amd", {}).get("namespace", Amd().namespace) if new_lock.vendors else None
+    namespaces = {
+        vendor: new_lock.stacks.get(vendor, {}).get("namespace", VENDORS[vendor].default().namespace)
+        for vendor in new_lock.vendors
+    }
     left = dra.former_classes(plan, new_lock.dra)
     steps = leaving.next_steps(plan, tools.of(plan))
-    return chart.values(plan, policies, steps, amd_namespace, _lookups(plan), left=left, has_claims=new_lock.has_dra)
+    return chart.values(plan, policies, steps, namespaces, _lookups(plan), left=left, has_claims=new_lock.has_dra)
 
 
 def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
@@ -97,9 +98,8 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
     synced_by = tools.every(plan)
-    rest = () if plan.amd_pools or observes else amd_release.removal(new_lock.stacks.get("amd", {}))
-    driver = () if plan.dra_pools or observes or not new_lock.has_dra else dra_release.removal(plan)
-    more = (*(line for tool in synced_by for line in tool.section()), *rest, *driver, *monitoring.section(plan))
+    removal = (line for stack in STACKS for line in stack.removal(plan, new_lock))
+    more = (*(line for tool in synced_by for line in tool.section()), *removal, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
     snippets = None if observes else cloud.cloud(plan)
     text = (
@@ -113,7 +113,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     yield from chart.static_files(
         has_monitoring=any(monitoring.objects(plan)),
         has_vgpus=vgpu.config(plan, new_lock) is not None,
-        has_amd=bool(new_lock.vendors),
+        vendors=new_lock.vendors,
         has_dra=new_lock.has_dra,
     )
     yield _yaml("chart/values.yaml", chart_values)
@@ -147,7 +147,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     for path, item in (one for tool in synced_by for one in tool.objects(inputs)):
         yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
-    others = "".join(f"{line}\n" for line in (*dra.images(plan), *amd.images(plan)))
+    others = "".join(f"{line}\n" for stack in reversed(STACKS) for line in stack.images(plan))
     yield Artifact(path="images.txt", text=listed_images + others)
 
 
@@ -171,11 +171,9 @@ def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator
     vgpu_configs = vgpu.config(plan, new_lock)
     if vgpu_configs:
         yield Artifact(path=vgpu.FILE, text=vgpu_configs)
-    for path, document in (*amd.device_configs(plan), *dra.files(plan, dra.former_classes(plan, new_lock.dra))):
-        yield _yaml(path, document)
-    manager_configs = amd.config(plan, new_lock)
-    if manager_configs:
-        yield Artifact(path=amd.CONFIG, text=manager_configs)
+    for stack in STACKS:
+        for path, content in stack.chart_files(plan, new_lock):
+            yield Artifact(path=path, text=content if isinstance(content, str) else _text(content))
     for path, document in monitoring.objects(plan):
         yield _yaml(path, document)
 
@@ -191,10 +189,9 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
         case NvidiaStack.NONE:
             pass
-    if of_driver := dra.upstream_values(plan, new_lock.dra.get("tolerations", ())):
-        yield _yaml(dra.VALUES, of_driver)
-    if of_amd := amd.upstream_values(plan):
-        yield _yaml(f"{plan.intent.platform.of_amd.stack.value}/values.yaml", of_amd)
+    for programs in STACKS:
+        for path, document in programs.values(plan, new_lock):
+            yield _yaml(path, document)
 
 
 def _yaml(path: str, document: dict[str, Any]) -> Artifact:

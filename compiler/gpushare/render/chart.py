@@ -6,7 +6,7 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpushare.bundle.former_classes import FormerClasses
 from gpushare.core import resources
 from gpushare.facts.catalog import image_registry, upstream
 from gpushare.facts.vendors import VENDORS
+from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.offering import backends, modes
 from gpushare.offering.backends.requests import QUOTA_OF_CLASS
@@ -26,17 +27,17 @@ from gpushare_node.contract.struct import NOTHING
 VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
 VGPU = "templates/vgpu/"
-OF_AMD = "templates/amd/"
 OF_DRA = "templates/dra/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool, has_vgpus: bool, has_amd: bool, has_dra: bool) -> Iterator[Artifact]:
+def static_files(*, has_monitoring: bool, has_vgpus: bool, has_dra: bool, vendors: Collection[str]) -> Iterator[Artifact]:
     """Yield every file of the chart except its values; some templates only where there is something to render."""
-    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_AMD, has_amd), (OF_DRA, has_dra))
-    left_out = tuple(folder for folder, has in parts if not has)
+    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_DRA, has_dra))
+    of_vendors = ((f"templates/{vendor}/", vendor in vendors) for vendor in STACKS)
+    left_out = tuple(folder for folder, has in (*parts, *of_vendors) if not has)
     for inside, text in _static_texts(resources.chart()):
         if not inside.startswith(left_out):
             yield Artifact(path=f"chart/{inside}", text=text)
@@ -54,7 +55,7 @@ def values(  # noqa: PLR0913 - what values depend on
     plan: Plan,
     policies: Mapping[str, str],
     next_steps: Sequence[str],
-    amd_namespace: str | None = None,
+    namespaces: Mapping[str, str] = NOTHING,
     claims: Mapping[str, Mapping[str, str]] = NOTHING,
     *,
     left: FormerClasses,
@@ -62,7 +63,8 @@ def values(  # noqa: PLR0913 - what values depend on
 ) -> dict[str, Any]:
     """Return the chart's values. `policies` are the policies' texts: a changed digest restarts the pool's pods.
 
-    `next_steps`: what is left to do after an uninstall. `amd_namespace`: of AMD's stack, if nodes have or had its GPUs.
+    `next_steps`: what is left to do after an uninstall. `namespaces`: of the stacks of other vendors, if nodes have or
+    had their GPUs.
     `claims`: what the policies on claims look up of a pool. `left`: the classes of earlier bundles. `has_claims`: NVIDIA's DRA
     driver serves nodes, or did.
     """
@@ -80,7 +82,7 @@ def values(  # noqa: PLR0913 - what values depend on
         "kubeletRoot": kubelet_root(platform),
         "releaseAfter": "5m",
         "gpuClientLabel": _has_client_label(plan),
-        **({"amd": {"namespace": amd_namespace}} if amd_namespace else {}),
+        **{vendor: {"namespace": namespace} for vendor, namespace in namespaces.items()},
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.facts.catalog import amd_charts, upstream
-from gpushare.facts.catalog.amd_charts import OF_AMD
+from gpushare.facts.catalog import upstream, vendor_charts
 from gpushare.facts.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.facts.catalog.upstream import OF_DRA, Image, UpstreamChart
-from gpushare.facts.vendors.amd import AMD
+from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
+from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.struct import Struct
@@ -52,7 +52,7 @@ _CHART = r"(?m)^# The chart: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))?
 
 _DRA_CHART = rf"(?m)^{OF_DRA}: helm pull (?:(oci://\S+)/)?(\S+?)(?: --repo (\S+))? --version (\S+)\n(\S+)$"
 
-_AMD_CHART = rf"(?m)^{OF_AMD}: helm pull (\S+) --repo (\S+) --version (\S+)$"
+_VENDOR_CHART = r": helm pull (\S+) --repo (\S+) --version (\S+)\n"
 
 
 def chart_of(text: str, stack: str) -> ChartSource | None:
@@ -76,15 +76,6 @@ def dra_of(text: str) -> tuple[ChartSource, Pulled] | None:
     source = f"{image.values['image.repository']}:{used.rpartition(':')[2]}"
     of_chart = ChartSource(name=name, version=version, source=chart.repository, used=registry or repository or chart.repository)
     return of_chart, Pulled(part="dra", source=source, used=used)
-
-
-def amd_chart_of(text: str) -> ChartSource | None:
-    """Return AMD's chart that the images.txt of a bundle names; None without one."""
-    found = re.search(_AMD_CHART, text)
-    if found is None:
-        return None
-    name, repository, version = found.groups()
-    return ChartSource(name=name, version=version, source=repository, used=repository)
 
 
 def own(chart_values: Mapping[str, Any]) -> tuple[Pulled, ...]:
@@ -118,13 +109,29 @@ def of_chart(stack: str, values: Mapping[str, Any], registry: str | None) -> tup
     )
 
 
-def of_amd(text: str) -> tuple[Pulled, ...]:
-    """Return the images of AMD's chart that the images.txt of a bundle lists; none without that chart."""
-    images = [one for stack in AMD.charts for one in amd_charts.chart(stack).images.values()]
-    published = {f"/{hostless(repository)}": repository for one in images if (repository := one.rpartition(":")[0])}
-    _, _, listed = text.partition(OF_AMD)
-    used = [line for line in listed.splitlines() if line and not line.startswith(("#", ":"))]
-    return tuple(Pulled(part="amd", source=_published(line, published), used=line) for line in used)
+class VendorImages(Struct):
+    """What images.txt says of the chart of another vendor than NVIDIA. `lists`: the command that lists those of subcharts."""
+
+    chart: ChartSource
+    pulled: tuple[Pulled, ...]
+    lists: str
+
+
+def of_vendors(text: str) -> Iterator[VendorImages]:
+    """Yield the chart of each other vendor that the images.txt of a bundle lists."""
+    for vendor in HEADINGS:
+        listed = vendor_charts.listed(text, vendor)
+        if found := re.match(_VENDOR_CHART, listed):
+            name, repository, version = found.groups()
+            images = [one for stack in VENDORS[vendor].charts for one in vendor_charts.chart(stack).images.values()]
+            published = {f"/{hostless(path)}": path for path in (one.rpartition(":")[0] for one in images) if path}
+            lines = listed.splitlines()
+            used = [line for line in lines if line and not line.startswith(("#", ":"))]
+            yield VendorImages(
+                chart=ChartSource(name=name, version=version, source=repository, used=repository),
+                pulled=tuple(Pulled(part=vendor, source=_published(line, published), used=line) for line in used),
+                lists=next((line for line in lines if line.startswith(OF_SUBCHARTS)), "").partition(": ")[2],
+            )
 
 
 def _published(reference: str, published: Mapping[str, str]) -> str:

@@ -13,7 +13,8 @@ from gpushare.intent.types import NvidiaStack, Requests
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.claims import ClaimShape
 from gpushare.render.gitops.tool import Tool
-from gpushare.render.steps import amd_release, dra_release, leaving, nvidia_release, preparation, virtual_machines
+from gpushare.render.stacks import STACKS
+from gpushare.render.steps import leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Action, Backend, Partitioner
@@ -193,9 +194,9 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     steps = (
         ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", preparation.namespaces(plan)),
         ("Labels of nodes", preparation.labels(plan)),
-        ("AMD's chart", amd_release.step(plan)),
+        *((stack.title, stack.step(plan)) for stack in STACKS if stack.is_first),
         *charts,
-        ("The DRA driver", dra_release.step(plan)),
+        *((stack.title, stack.step(plan)) for stack in STACKS if not stack.is_first),
         ("Virtual machines", virtual_machines.labels(plan)),
         ("Check", _check(plan) if plan.pools else ()),
         ("Start-up taint", _START_UP_TAINT if has_cloud else ()),

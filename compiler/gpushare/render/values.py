@@ -11,10 +11,10 @@ from typing import Any
 from gpushare.facts.catalog import managed_values, upstream
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.nodes.clouds import OUR_TAINTS
-from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.backends import vgpu
 from gpushare.render.monitoring import dcgm_fields
+from gpushare.render.stacks import STACKS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend, Partitioner
@@ -153,11 +153,11 @@ def _tolerations(plan: Plan, taints: Iterable[str]) -> Iterator[tuple[str, list[
     ours = [{"key": key, "operator": "Exists"} for key in taints]
     wanted = [pool.pool for pool in plan.pools] + [pool.pool for pool in plan.vm_pools]
     pools = [dict(toleration) for pool in wanted for toleration in pool.tolerations]
-    managers = [{"key": MANAGER_TAINT, "operator": "Exists"}] if plan.has_amd_operator else []
+    beside = [toleration for programs in STACKS for toleration in programs.discovery_tolerations(plan)]
     for path in _WORKERS[stack]:
         union: list[dict[str, Any]] = []
         seen = set()
-        more = managers if path.startswith(_DISCOVERY[stack]) else []
+        more = beside if path.startswith(_DISCOVERY[stack]) else []
         for toleration in (*map(dict, defaults[path]), *more, *ours, *pools):
             identity = tuple(sorted((key, str(value)) for key, value in toleration.items()))
             if identity not in seen:
@@ -191,17 +191,9 @@ def _secrets(plan: Plan) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _discovered(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Yield the rule by which node feature discovery labels nodes with AMD's GPUs, where AMD's operator is beside this chart.
-
-    From nodes without that label the operator removes what its labeller has written (gpu-operator v1.5.1, handleNodeLabeller).
-    """
-    if plan.has_amd_operator:
-        ids = {device for pool in plan.amd_pools for device in pool.card.pci_device_ids}
-        among = {"vendor": ["1002"], "device": sorted(device[2:6].lower() for device in ids)}
-        matches = {key: {"op": "In", "value": value} for key, value in among.items()}
-        features = [{"feature": "pci.device", "matchExpressions": matches}]
-        rule = {"name": "amd-gpu", "labels": {"feature.node.kubernetes.io/amd-gpu": "true"}, "matchFeatures": features}
-        yield f"{_DISCOVERY[plan.intent.platform.stack]}.worker.config.sources.custom", [rule]
+    """Yield the rules by which node feature discovery labels nodes for the stacks beside this chart."""
+    if rules := [rule for stack in STACKS for rule in stack.discovery_rules(plan)]:
+        yield f"{_DISCOVERY[plan.intent.platform.stack]}.worker.config.sources.custom", rules
 
 
 def _env(**variables: str) -> list[dict[str, str]]:

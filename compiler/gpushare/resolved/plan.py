@@ -14,8 +14,8 @@ from gpushare.core import emit
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.facts.nodes import selectors
-from gpushare.facts.vendors.amd import AMD
-from gpushare.intent.types import AmdStack, Intent, Layout, Pool, Quota
+from gpushare.intent.stacks import STACKS
+from gpushare.intent.types import Intent, Layout, Pool, Quota
 from gpushare.offering import backends, caps, claims, modes, shares
 from gpushare.offering.backends.config_manager import ManagerConfig
 from gpushare.offering.backends.dra import IMPLICIT
@@ -71,6 +71,11 @@ class PoolPlan(ResolvedPool):
     goal_inputs_digest: str = ""
     kinds: tuple[ShareKind, ...] = ()
 
+    @property
+    def has_profile(self) -> bool:
+        """Whether the pool's nodes follow a config of NVIDIA's device plugin."""
+        return self.vendor.plugin_label != "" and self.pool.backend is Backend.DEVICE_PLUGIN
+
 
 class QuotaPlan(Struct):
     """The ResourceQuota of one namespace: (key of the resource, number) pairs, sorted."""
@@ -107,10 +112,14 @@ class Plan(Struct):
         """Whether any pool has cards of NVIDIA's."""
         return any(pool.card.vendor == "nvidia" for pool in self.every_pool)
 
+    def pools_of(self, vendor: str) -> tuple[PoolPlan, ...]:
+        """Return the pools with cards of a vendor."""
+        return tuple(pool for pool in self.pools if pool.card.vendor == vendor)
+
     @property
-    def amd_pools(self) -> tuple[PoolPlan, ...]:
-        """The pools with cards of AMD's."""
-        return tuple(pool for pool in self.pools if pool.vendor is AMD)
+    def other_vendors(self) -> tuple[str, ...]:
+        """The vendors other than NVIDIA whose cards pools have."""
+        return tuple(vendor for vendor in STACKS if self.pools_of(vendor))
 
     @property
     def dra_pools(self) -> tuple[PoolPlan, ...]:
@@ -121,12 +130,6 @@ class Plan(Struct):
     def makes_instances(self) -> bool:
         """Whether that driver makes MIG instances for claims: if so, on all its nodes."""
         return any(modes.of(pool.pool).is_on_demand for pool in self.dra_pools)
-
-    @property
-    def has_amd_operator(self) -> bool:
-        """Whether the bundle installs AMD's operator."""
-        is_wanted = self.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR and not self.intent.observes
-        return is_wanted and bool(self.amd_pools)
 
     @property
     def every_pool(self) -> tuple[ResolvedPool, ...]:
@@ -248,6 +251,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
 def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
     question = goal_inputs_digest(intent, pool)
     by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
+    is_managed = card.vendor in STACKS and intent.platform.of_vendor(card.vendor).has_operator
     return PoolPlan(
         pool=pool,
         card=card,
@@ -257,7 +261,7 @@ def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool,
         resources=_resources(shape.kinds, pool.nodes.count),
         profile=shape.profile,
         mig_config=shape.mig_config if by_mig_manager else None,
-        manager_config=shape.manager_config if intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR else None,
+        manager_config=shape.manager_config if is_managed else None,
         layout_of_goal=shape.layouts[0] if question else None,
         terms=assignment.terms(pool),
         goal_inputs_digest=question,

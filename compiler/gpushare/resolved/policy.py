@@ -1,8 +1,7 @@
 """`chart/files/policies/<pool>.yaml`: the NodePolicy of each pool, from which the node runtime knows its pool."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from gpushare.core import emit
 from gpushare.facts.catalog.cards import PartitionMode
@@ -33,7 +32,11 @@ def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
         ),
         mode=policy.Mode(pool.mode.value),
         vendor=policy.Vendor(card.vendor),
-        **_PROGRAMS[card.vendor](plan.intent.platform, pool),
+        stack=policy.Stack(plan.intent.platform.stack_of(card.vendor)),
+        partitioner=_partitioner(plan.intent.platform, pool),
+        profile=pool.profile.key if pool.has_profile else "",
+        mig_config=pool.mig_config.name if pool.mig_config else None,
+        manager_config=pool.manager_config.name if pool.manager_config else None,
         backend=wanted.backend,
         dra=_dra(plan, pool),
         gpus=tuple(_gpu(pool, gpu) for gpu in pool.gpus),
@@ -60,28 +63,11 @@ def _dra(plan: Plan, pool: PoolPlan) -> policy.PoolDra | None:
     return policy.PoolDra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
 
 
-def _of_nvidia(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
-    return {
-        "stack": policy.Stack(platform.stack.value),
-        "partitioner": platform.partitioner,
-        "profile": pool.profile.key if pool.pool.backend is Backend.DEVICE_PLUGIN else "",
-        "mig_config": pool.mig_config.name if pool.mig_config else None,
-    }
-
-
-def _of_amd(platform: Platform, pool: PoolPlan) -> dict[str, Any]:
-    config = pool.manager_config
-    return {
-        "stack": policy.Stack(platform.of_amd.stack.value),
-        "partitioner": policy.Partitioner.CONFIG_MANAGER if config else policy.Partitioner.NONE,
-        "profile": "",
-        "mig_config": None,
-        "manager_config": config.name if config else None,
-    }
-
-
-_PROGRAMS: Mapping[str, Callable[[Platform, PoolPlan], dict[str, Any]]] = {"nvidia": _of_nvidia, "amd": _of_amd}
-"""Who offers and who divides the GPUs, and what they are told, by vendor."""
+def _partitioner(platform: Platform, pool: PoolPlan) -> policy.Partitioner:
+    """Return what divides the GPUs: of a vendor whose GPUs the runtime does not divide only the vendor's own manager does."""
+    if pool.manager_config:
+        return policy.Partitioner.CONFIG_MANAGER
+    return platform.partitioner if pool.vendor.is_made_whole else policy.Partitioner.NONE
 
 
 def _gpu(pool: PoolPlan, gpu: GpuLayout) -> policy.DesiredGpu:

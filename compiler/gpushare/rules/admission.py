@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
-from gpushare.intent.types import AmdStack, NvidiaStack, Pool
+from gpushare.facts.vendors import VENDORS
+from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.offering import shares
 from gpushare.offering.shares import Offer
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
@@ -55,16 +56,19 @@ def check_shut(context: RuleContext) -> Iterator[Finding]:
 @rule("GS622")
 def check_foreign(context: RuleContext) -> Iterator[Finding]:
     """An existing plugin, in a namespace that the intent does not list."""
-    intent, amd = context.intent, context.intent.platform.amd
+    intent = context.intent
     if intent.platform.namespaces or intent.admission.mode is AdmissionMode.NONE:
         return
-    if amd and amd.stack is AmdStack.EXISTING and not context.writes(context.amd_path("namespace")):
-        at = context.amd_path("stack")
-        written = "{amd: {stack: existing, namespace: kube-amd-gpu}}" if "amd" in at else "{namespace: kube-amd-gpu}"
+    for vendor, one in intent.platform.others.items():
+        if one.installs_chart or context.writes(context.stack_path(vendor, "namespace")):
+            continue
+        at, usual = context.stack_path(vendor, "stack"), one.default().namespace
+        written = f"{{{vendor}: {{stack: existing, namespace: {usual}}}}}" if vendor in at else f"{{namespace: {usual}}}"
+        whose = VENDORS[vendor].name
         yield Finding(
             code="GS622",
             severity=Severity.WARNING,
-            message=f"the intent does not name the namespace of AMD's programs, so they are expected in {amd.namespace}",
+            message=f"the intent does not name the namespace of {whose}'s programs, so they are expected in {one.namespace}",
             hints=(f"write platform: {written}, with the namespace that kubectl get daemonsets -A shows",),
             path=at,
         )

@@ -8,8 +8,9 @@ from gpushare.core.units import is_dns_subdomain
 from gpushare.facts.catalog import image_registry
 from gpushare.facts.catalog.cards import MigProfile
 from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
+from gpushare.facts.vendors import VENDORS
 from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.intent.types import Amd, AmdStack, MigStrategy, NvidiaStack
+from gpushare.intent.types import MigStrategy, NvidiaStack
 from gpushare.offering import backends, modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 from gpushare_node.contract.policy import Backend, Partitioner
@@ -243,11 +244,12 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
             hints=("write another namespace, such as gpu-system",),
             path=("spec", "namespace") if intent.platform.namespace is None else (*HERE, "namespace"),
         )
-    amd = intent.platform.amd
-    if amd is not None and amd.stack is AmdStack.GPU_OPERATOR and amd.namespace == intent.namespace:
-        yield Finding(
-            code="GS717",
-            message=f"AMD's operator and gpushare would have objects of the same names in namespace {amd.namespace}",
-            hints=(f"write another namespace for one of them, such as {Amd().namespace} for AMD's",),
-            path=context.amd_path("namespace") if context.writes(context.amd_path("namespace")) else ("spec", "namespace"),
-        )
+    for vendor, one in intent.platform.others.items():
+        if one.has_operator and one.namespace == intent.namespace:
+            whose, at = VENDORS[vendor].name, context.stack_path(vendor, "namespace")
+            yield Finding(
+                code="GS717",
+                message=f"{whose}'s operator and gpushare would have objects of the same names in namespace {one.namespace}",
+                hints=(f"write another namespace for one of them, such as {one.default().namespace} for {whose}'s",),
+                path=at if context.writes(at) else ("spec", "namespace"),
+            )

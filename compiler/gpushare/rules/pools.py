@@ -9,8 +9,8 @@ from gpushare.core.wording import join_first, shorten
 from gpushare.facts import vendors
 from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog.cards import Card, NvLink, PartitionMode
-from gpushare.facts.vendors.amd import AMD
-from gpushare.intent.types import AmdStack, CapWord, Pool
+from gpushare.intent.stacks import STACKS
+from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import caps, modes
 from gpushare.offering.backends import config_manager
 from gpushare.offering.shares import ShareKind
@@ -21,10 +21,6 @@ MOST_POOLS = 300
 
 NAME_LENGTH = 48
 """A pool's name is part of object names and labels of at most 63 characters, between `gpushare-` and a suffix."""
-
-AMD_NAME_LENGTH = 37
-"""AMD's operator names the Service of its exporter `gpushare-<pool>-metrics-exporter`, of at most 63 characters. Where that is
-refused, it starts no config manager (gpu-operator v1.5.1, handleMetricsExporter)."""
 
 RESERVED_NAMES = frozenset({"release", "uninstall"})
 """DaemonSet `gpushare-release` serves pools which no longer exist; `gpushare-uninstall` releases nodes for Argo CD."""
@@ -51,15 +47,15 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
 @rule("GS205")
 def check_name(context: RuleContext) -> Iterator[Finding]:
     """A name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
-    with_operator = context.intent.platform.of_amd.stack is AmdStack.GPU_OPERATOR
     for pool in context.intent.pools:
         card = context.card(pool)
-        most = AMD_NAME_LENGTH if with_operator and card and vendors.of(card) is AMD else NAME_LENGTH
+        stack = context.intent.platform.of_vendor(card.vendor) if card and card.vendor in STACKS else None
+        most = (stack and stack.longest_pool_name) or NAME_LENGTH
         if pool.name in RESERVED_NAMES:
             message = f"pool name {pool.name} is reserved: gpushare-{pool.name} is an object of gpushare's own"
             yield _bad_name(pool, message, most)
         elif len(pool.name) > most:
-            whose = "" if most == NAME_LENGTH else " with AMD's operator"
+            whose = "" if most == NAME_LENGTH or card is None else f" with {vendors.of(card).name}'s operator"
             yield _bad_name(pool, f"the pool's name has {len(pool.name)} characters; {most} is the limit{whose}", most)
         elif not is_dns_label(pool.name):
             yield _bad_name(pool, f"invalid pool name {pool.name!r}", most)

@@ -12,7 +12,7 @@ from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.facts.nodes.selectors import NodeAssignment
-from gpushare.facts.vendors.amd import AMD
+from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import Intent, Layout, NvidiaStack, Pool
 from gpushare.offering import backends, modes, shares
 from gpushare.offering.shares import ShareKind
@@ -65,13 +65,13 @@ class RuleContext:
         """Yield the pools whose card is known and of a vendor that has the mode, with it; GS320 reports the others."""
         return ((pool, card) for pool, card in self.pools_with_card() if card.vendor in modes.of(pool).vendors)
 
-    def amd_path(self, *steps: str) -> Path:
-        """Return where a setting of AMD's stack is written: in a cluster with NVIDIA's cards too, below `amd`."""
+    def stack_path(self, vendor: str, *steps: str) -> Path:
+        """Return where a setting of another vendor's stack is written: below its word, if beside NVIDIA's."""
         written = self.document.get("spec", {}).get("platform", {})
         is_alone = self.intent.platform.stack is NvidiaStack.NONE and (
-            "amd" not in written or written.get("stack") in AMD.charts
+            vendor not in written or written.get("stack") in STACKS[vendor].charts()
         )
-        return ("spec", "platform", *(() if is_alone else ("amd",)), *steps)
+        return ("spec", "platform", *(() if is_alone else (vendor,)), *steps)
 
     def writes(self, path: Path) -> bool:
         """Whether the intent has something at the path."""

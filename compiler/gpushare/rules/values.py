@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import amd_charts, upstream
-from gpushare.facts.catalog.amd_charts import AmdChart
+from gpushare.facts.catalog import upstream, vendor_charts
 from gpushare.facts.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
 from gpushare.facts.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
-from gpushare.intent.types import AmdStack, NvidiaStack, Platform
+from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.reading import schema
 from gpushare.rules import fields
 from gpushare.rules.rule import RuleContext, rule
@@ -26,14 +26,14 @@ HERE = ("spec", "platform", "values")
 Steps = tuple[str, ...]
 Wrong = tuple[Path, str, str]
 """A contradiction: the path below the value, the message, and the hint."""
-C = TypeVar("C", bound=UpstreamChart | AmdChart)
+C = TypeVar("C", bound=UpstreamChart | VendorChart)
 
 
 def _walk(chart: C, values: Mapping[str, Any], here: Path, above: Steps = ()) -> Iterator[tuple[C, Steps, Any, Any, Path]]:
     """Yield every value, and every section that is not a mapping: with how the chart reads it, and its path in the intent."""
     for key, value in values.items():
         path = (*above, str(key))
-        verdict = chart.check_path(path) if isinstance(chart, AmdChart) else upstream.check_path(chart, path)
+        verdict = chart.check_path(path) if isinstance(chart, VendorChart) else upstream.check_path(chart, path)
         if "." in path[-1] and not isinstance(verdict, OpenMap):  # one key with dots in it, which no template reads
             verdict = Unknown(path=path[-1], known={})
         if isinstance(verdict, Known) and verdict.fact is None and isinstance(value, Mapping):
@@ -48,11 +48,11 @@ def _of_nvidia(context: RuleContext) -> Iterator[tuple[UpstreamChart, Steps, Any
         yield from _walk(judging_chart(platform), platform.values, HERE)
 
 
-def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | AmdChart, Steps, Any, Any, Path]]:
+def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | VendorChart, Steps, Any, Any, Path]]:
     yield from _of_nvidia(context)
-    amd = context.intent.platform.amd
-    if amd is not None and amd.stack is not AmdStack.EXISTING:
-        yield from _walk(amd_charts.chart(amd.stack.value), amd.values, context.amd_path("values"))
+    for vendor, one in context.intent.platform.others.items():
+        if one.installs_chart:
+            yield from _walk(vendor_charts.chart(one.stack.value), one.values, context.stack_path(vendor, "values"))
 
 
 @rule("GS708")
@@ -68,7 +68,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
             yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
 
 
-def _described(chart: UpstreamChart | AmdChart) -> str:
+def _described(chart: UpstreamChart | VendorChart) -> str:
     return f"{chart.name} {(isinstance(chart, UpstreamChart) and chart.described) or chart.version}"
 
 
@@ -97,7 +97,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
         if not isinstance(verdict, Known):
             continue
         found: list[Finding] = []
-        if isinstance(chart, AmdChart) and verdict.fact is not None:
+        if isinstance(chart, VendorChart) and verdict.fact is not None:
             found = list(schema.violations(value, verdict.fact.schema, where)) if value is not None else []
             found = [replace(one, code="GS710") for one in found]
         elif isinstance(chart, UpstreamChart) and verdict.fact is not None:
@@ -108,7 +108,7 @@ def check_type(context: RuleContext) -> Iterator[Finding]:
             message = f"{'.'.join(path)} contains other values"
             found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
         yield from found
-        fine = fine and (not found or isinstance(chart, AmdChart))
+        fine = fine and (not found or isinstance(chart, VendorChart))
     if fine and context.intent.platform.installs_chart:
         yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import amd_charts, upstream
+from gpushare.facts.catalog import upstream, vendor_charts
 from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare.facts.catalog.upstream import UpstreamChart
-from gpushare.intent.types import AmdStack, NvidiaStack, Platform, Pool, SharePlacement
+from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.intent.types import NvidiaStack, Platform, Pool, SharePlacement
 from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
@@ -33,7 +34,6 @@ CONFIGURED_PLUGIN, MPS_PLUGIN, EXACT_PLUGIN = (0, 12, 2), (0, 15, 0), (0, 20, 0)
 tell `1g.10gb` from `1g.10gb+me` and know an allocation policy."""
 _NUMBER = r"\d{1,9}\.\d{1,9}\.\d{1,9}(-[0-9A-Za-z.-]+)?\Z"
 VERSIONS = {NvidiaStack.GPU_OPERATOR: "v" + _NUMBER, NvidiaStack.DEVICE_PLUGIN: _NUMBER}
-AMD_VERSIONS = {AmdStack.GPU_OPERATOR: "v" + _NUMBER, AmdStack.DEVICE_PLUGIN: _NUMBER}
 """The forms of a version, by stack."""
 
 TURING = (7, 5)
@@ -117,7 +117,7 @@ def check_version_form(context: RuleContext) -> Iterator[Finding]:
 @rule("GS705")
 def check_version_known(context: RuleContext) -> Iterator[Finding]:
     """A release whose chart was not read, so that its values are judged by another's."""
-    yield from _of_amd(context)
+    yield from _of_others(context)
     platform = context.intent.platform
     form = VERSIONS.get(platform.stack)
     if platform.version is None or not form or not re.match(form, platform.version):
@@ -141,21 +141,25 @@ def check_version_known(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-def _of_amd(context: RuleContext) -> Iterator[Finding]:
-    """Report any release of AMD's chart but the newest, the only one that was read."""
-    amd = context.intent.platform.of_amd
-    form = AMD_VERSIONS.get(amd.stack)
-    if amd.version is None or not form or not re.match(form, amd.version):
-        return
-    chart = amd_charts.chart(amd.stack.value)
-    if amd.version != chart.version:
-        yield Finding(
-            code="GS705",
-            severity=Severity.WARNING,
-            message=f"values are checked against {chart.name} {chart.version}, whose images the bundle has, not {amd.version}",
-            hints=(f"leave version out, or compare `helm show values {chart.name} --version {amd.version}`",),
-            path=context.amd_path("version"),
-        )
+def is_release(chart: VendorChart, version: str) -> bool:
+    """Whether the text has the form of a release of another vendor's chart."""
+    return bool(re.match(("v" if chart.version.startswith("v") else "") + _NUMBER, version))
+
+
+def _of_others(context: RuleContext) -> Iterator[Finding]:
+    """Report any release of another vendor's chart but the newest, the only one that was read."""
+    for vendor, one in context.intent.platform.others.items():
+        if one.version is None or not one.installs_chart:
+            continue
+        chart, given = vendor_charts.chart(one.stack.value), one.version
+        if is_release(chart, given) and given != chart.version:
+            yield Finding(
+                code="GS705",
+                severity=Severity.WARNING,
+                message=f"values are checked against {chart.name} {chart.version}, whose images the bundle has, not {given}",
+                hints=(f"leave version out, or compare `helm show values {chart.name} --version {given}`",),
+                path=context.stack_path(vendor, "version"),
+            )
 
 
 @rule("GS707")

@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
-from gpushare.render import dra
 from gpushare.render.offer import offer
+from gpushare.render.stacks import dra
 from gpushare.report import plan_view
 from gpushare.report.terminal import Style
 from gpushare.resolved import costs

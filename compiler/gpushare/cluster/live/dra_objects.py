@@ -1,7 +1,7 @@
 """Objects of `resource.k8s.io/v1`, as JSON, to values: only the fields that we use. Pure; never raises.
 
 What is not as expected counts as missing, as in `api_objects`. No expression is evaluated: those of our classes have one form,
-which `render/dra.py` writes, and that is recognised.
+which `render/stacks/dra.py` writes, and that is recognised.
 """
 
 import re

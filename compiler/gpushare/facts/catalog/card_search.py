@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from gpushare.core.wording import join_words, nearest
 from gpushare.facts.catalog.cards import Card, Catalog, product_label
+from gpushare.facts.vendors import VENDORS
 
 _SIZE = r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])"
 _VENDOR = r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b"
@@ -24,14 +25,14 @@ DESCRIBE = (
 )
 """How a card that the catalogue lacks is described."""
 
-_OF_AMD = r"(?i)(.*\b)?(amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700)"
+_CATALOGUED = rf"(?i)(.*\b)?({'|'.join(vendor.known_as for vendor in VENDORS.values() if vendor.known_as)})"
 
 OF_NVIDIA_ONLY = "cards under spec.cards are NVIDIA's: AMD's are those of the catalogue"
 
 
 def describing(word: str) -> str:
     """Return how a card that the catalogue lacks is described, or for a word such as AMD's names that it cannot be."""
-    return OF_NVIDIA_ONLY if re.match(_OF_AMD, word) else DESCRIBE
+    return OF_NVIDIA_ONLY if re.match(_CATALOGUED, word) else DESCRIBE
 
 
 def hints(word: str, catalog: Catalog) -> tuple[str, ...]:

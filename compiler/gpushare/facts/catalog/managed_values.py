@@ -5,9 +5,10 @@ The only list of them: the rules reject these paths, and the renderer of upstrea
 
 from collections.abc import Mapping
 
-from gpushare.facts.catalog.amd_charts import AmdChart
 from gpushare.facts.catalog.upstream import UpstreamChart
-from gpushare.intent.types import AmdStack, Intent, NvidiaStack
+from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.facts.vendors import VENDORS
+from gpushare.intent.types import Intent, NvidiaStack
 
 _ALWAYS: Mapping[NvidiaStack, Mapping[str, str]] = {
     NvidiaStack.GPU_OPERATOR: {
@@ -95,9 +96,9 @@ def always(stack: NvidiaStack) -> Mapping[str, str]:
     return _ALWAYS[stack]
 
 
-def owned(intent: Intent, chart: UpstreamChart | AmdChart) -> Mapping[str, str]:
+def owned(intent: Intent, chart: UpstreamChart | VendorChart) -> Mapping[str, str]:
     """Return dotted path → what decides it. Every path below an owned path is owned as well."""
-    if isinstance(chart, AmdChart):
+    if isinstance(chart, VendorChart):
         return chart.owned
     platform = intent.platform
     paths = dict(_ALWAYS[platform.stack])
@@ -110,8 +111,10 @@ def owned(intent: Intent, chart: UpstreamChart | AmdChart) -> Mapping[str, str]:
         paths["affinity.nodeAffinity"] = (
             "it keeps the plugin off nodes of NVIDIA's DRA driver: write affinity to other pods only"
         )
-    if platform.amd is not None and platform.amd.stack is AmdStack.GPU_OPERATOR:
-        paths |= dict.fromkeys(_RULES, "AMD's operator needs the label of its rule: write a NodeFeatureRule for others")
+    for vendor, one in platform.others.items():
+        if one.has_operator:
+            why = f"{VENDORS[vendor].name}'s operator needs the label of its rule: write a NodeFeatureRule for others"
+            paths |= dict.fromkeys(_RULES, why)
     if platform.image_pull_secrets:
         sections = {image.section.removesuffix("image").rstrip(".") for image in chart.images}
         sections |= {"vgpuManager"} if platform.vgpu_manager is not None else set()

@@ -7,6 +7,9 @@ from gpushare_node.contract.struct import content_of
 MANAGER_TAINT = "amd-dcm"
 """The taint, with value `up` and effect NoExecute, while the config manager divides the GPUs of a node."""
 
+CONFIG_MANAGER = "configManager"
+"""What the operator's chart calls its config manager."""
+
 MANAGER_MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
 """The compute modes that the config manager sets: TPX is not among them."""
 
@@ -21,4 +24,6 @@ AMD = GpuVendor(
     shown_by=("ls", "/dev/kfd", "/dev/dri"),
     has_shares=False,
     is_made_whole=False,
+    compute_modes=MANAGER_MODES,
+    known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
 )

@@ -13,6 +13,9 @@ class GpuVendor(VendorNames):
     Of nodes for virtual machines, empty without them: label `workload_label` says what a node runs, `vgpu_label` names the
     config of its vGPUs.
 
+    `compute_modes` are those into which its programs divide GPUs by mode `partition`, empty without that mode. `known_as` is a
+    regular expression of the words by which people know its cards, if only the catalogue can describe them.
+
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
 
@@ -32,3 +35,5 @@ class GpuVendor(VendorNames):
     is_made_whole: bool
     workload_label: str = ""
     vgpu_label: str = ""
+    compute_modes: frozenset[str] = frozenset()
+    known_as: str = ""

@@ -9,11 +9,13 @@ from itertools import chain
 
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import Card, DeviceProfile, PartitionMode, usable_bytes
-from gpushare.facts.vendors.amd import MANAGER_MODES
+from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Layout, MigStrategy, Mode, Partition, Sharing
 from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.offering.modes.traits import ModeTraits
 from gpushare_node.contract.policy import Backend
+
+_COMPUTE_MODES = frozenset(mode for vendor in VENDORS.values() for mode in vendor.compute_modes)
 
 
 def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
@@ -22,8 +24,8 @@ def find(card: Card, compute: str, memory: str) -> PartitionMode | None:
 
 
 def is_offered(mode: PartitionMode) -> bool:
-    """Whether a mode is proposed to those who name none: it divides, is confirmed, and AMD's programs set it."""
-    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute in MANAGER_MODES
+    """Whether a mode is proposed to those who name none: it divides, is confirmed, and the vendor's programs set it."""
+    return mode.partitions > 1 and "mode" not in mode.unconfirmed and mode.compute in _COMPUTE_MODES
 
 
 def offered(card: Card) -> tuple[PartitionMode, ...]:
@@ -61,7 +63,7 @@ class PartitionTraits(ModeTraits[Partition]):
     pool_name = "partitions"
     starter_card = "mi300x"
     backends = frozenset({Backend.DEVICE_PLUGIN})
-    vendors = frozenset({"amd"})
+    vendors = frozenset(word for word, vendor in VENDORS.items() if vendor.compute_modes)
     settings = ("strategy",)
     replication_key = ""
     variants = (

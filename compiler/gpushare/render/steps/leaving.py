@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack
 from gpushare.render.gitops.tool import Tool
-from gpushare.render.steps import amd_release, dra_release, nvidia_release, virtual_machines
+from gpushare.render.stacks import STACKS
+from gpushare.render.steps import nvidia_release, virtual_machines
 from gpushare.resolved.plan import Plan
 
 NAMESPACE = "PLUGIN_NAMESPACE"
@@ -39,7 +40,7 @@ def released(plan: Plan) -> str:
     """Return what the removal does to nodes."""
     if not plan.has_nvidia:
         return "releases every node"
-    which = "every GPU of NVIDIA's" if plan.amd_pools else "every GPU"
+    which = "every GPU of NVIDIA's" if any(not pool.vendor.is_made_whole for pool in plan.pools) else "every GPU"
     return f"makes {which} whole"
 
 
@@ -52,6 +53,7 @@ def staying(plan: Plan) -> str:
 def section(plan: Plan, tool: Tool | None, *, has_cloud: bool) -> Iterator[str]:
     """Yield the section's lines. `has_cloud`: the bundle has `nodes/cloud.md`."""
     intent = plan.intent
+    others = tuple(line for stack in STACKS for line in stack.leaving(plan))
     tools = [gitops.TOOLS[key].title for key in intent.gitops]
     yield from ("## Leaving", "")
     if tools and gitops.installs_upstream(intent):
@@ -63,9 +65,8 @@ def section(plan: Plan, tool: Tool | None, *, has_cloud: bool) -> Iterator[str]:
     if not plan.has_nvidia:
         yield "It takes minutes; it is done when no node is listed."
         yield from _by_helm(plan) if tool else _failed(plan)
-        yield from ("", *amd_release.leaving(plan))
+        yield from ("", *others)
         return
-    others = (*amd_release.leaving(plan), *dra_release.leaving(plan))
     yield f"This {released(plan)}. It takes minutes, and waits for nodes whose GPUs are in use; it is done when no node is"
     stay, it = ("stay", "them") if len(intent.kept_config_maps) > 1 else ("stays", "it")
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."

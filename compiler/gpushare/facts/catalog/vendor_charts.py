@@ -1,17 +1,20 @@
-"""Facts about AMD's charts, read from `profiles/upstream`: releases, images, and the first release that serves a card."""
+"""Facts about the charts of vendors other than NVIDIA: releases, images, and the first release that serves a card.
+
+They are read from `profiles/upstream`. Owns the form of the part of `images.txt` on such a chart.
+"""
 
 from collections.abc import Mapping
 from functools import cache
 
 from gpushare.core import resources
 from gpushare.facts.catalog.upstream import Known, OpenMap, Unknown, ValueFact, version_order
+from gpushare.facts.vendors import VENDORS
+from gpushare.intent.stacks import STACKS
 from gpushare.reading import source
 from gpushare_node.contract.struct import NOTHING, Struct
 
-CONFIG_MANAGER = "configManager"
-
-OF_AMD = "# AMD's chart"
-"""With which the part of `images.txt` on it begins."""
+HEADINGS = {vendor: f"# {VENDORS[vendor].name}'s chart" for vendor in STACKS}
+"""With which the part of `images.txt` on a vendor's chart begins."""
 
 OF_SUBCHARTS = "# Those of its subcharts"
 """With which the line of `images.txt` begins that says how to list them."""
@@ -19,10 +22,10 @@ OF_SUBCHARTS = "# Those of its subcharts"
 _OPEN = ("object", "parent")
 
 
-class AmdChart(Struct):
+class VendorChart(Struct):
     """One chart. `releases`: oldest first. `images` are those of the last release, by the part that runs them.
 
-    `firsts`: the first release with the config manager, and with a card, by its id. `values` are the types of those that an
+    `firsts`: the first release with a part, and with a card, by its id. `values` are the types of those that an
     intent may set, by dotted path: what is below an `object` or a `parent` is not judged, and templates read values below a
     `parent`, so that it is never null. `owned` are values that an intent may not set, with what to do instead.
     """
@@ -58,11 +61,11 @@ class AmdChart(Struct):
 
 
 @cache
-def chart(stack: str) -> AmdChart:
-    """Return the chart of a stack of AMD's. `existing` has none."""
+def chart(stack: str) -> VendorChart:
+    """Return the chart of a vendor's stack. `existing` has none."""
     path = resources.upstream() / f"{stack}.yaml"
     facts = source.read(path.read_bytes(), str(path)).data
-    return AmdChart(
+    return VendorChart(
         name=facts["chart"],
         repository=facts["repository"],
         releases=tuple(facts["releases"]),
@@ -71,3 +74,18 @@ def chart(stack: str) -> AmdChart:
         values=facts["values"],
         owned=facts["owned"],
     )
+
+
+def listed(text: str, vendor: str) -> str:
+    """Return what the text of `images.txt` says of a vendor's chart, after the heading; empty without one."""
+    _, _, rest = text.partition(HEADINGS[vendor])
+    return _before_any(rest)
+
+
+def listed_before(text: str) -> str:
+    """Return what it says before the first of these charts."""
+    return _before_any(text)
+
+
+def _before_any(text: str) -> str:
+    return text[: min((at for heading in HEADINGS.values() if (at := text.find(heading)) >= 0), default=len(text))]

@@ -11,34 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpushare.bundle.former_classes import FormerClasses, former
+from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.nodes.clouds import OUR_TAINTS
-from gpushare.intent.types import NvidiaStack
+from gpushare.intent import gitops
+from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
 from gpushare.offering.claims import Bound, Capacity, ClaimShape
+from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
 
-Document = dict[str, Any]
-
 FOLDER = "chart/files/dra"
 FORMER = "chart/files/former-classes.yaml"
-VALUES = "dra-driver-nvidia-gpu/values.yaml"
+_NAME = upstream.FILES[upstream.DRA]
+VALUES = f"{_NAME}/values.yaml"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _OF_NAMES = ("named.", "claims.")
 """With which the lookups of names in limits begin."""
-
-
-def files(plan: Plan, left: FormerClasses) -> Iterator[tuple[str, Document]]:
-    """Yield the classes and templates of each pool, with its file, and the classes that are left of earlier bundles."""
-    if not plan.intent.observes:
-        for pool in plan.dra_pools:
-            yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
-    if left.classes:
-        yield FORMER, left.specs()
 
 
 def remembered(plan: Plan) -> Document:
@@ -232,13 +225,99 @@ def kubelet_root(plan: Plan) -> str:
     return (of_operator or "").rstrip("/") or _KUBELET_ROOT
 
 
-def images(plan: Plan) -> Iterator[str]:
-    """Yield the lines of `images.txt` on the driver's chart."""
-    if not plan.intent.installs_dra_driver:
+class DraPrograms(Stack):
+    """NVIDIA's DRA driver.
+
+    A tool that syncs the bundle keeps its chart when the bundle has it no more: nodes leave the driver one after the other.
+    """
+
+    title = "The DRA driver"
+
+    def chart_files(self, plan: Plan, new_lock: Lock) -> Iterator[tuple[str, Document | str]]:
+        """Yield the classes and templates of each pool, and the classes that are left of earlier bundles."""
+        if not plan.intent.observes:
+            for pool in plan.dra_pools:
+                yield f"{FOLDER}/{pool.name}.yaml", _objects(plan, pool)
+        left = former_classes(plan, new_lock.dra)
+        if left.classes:
+            yield FORMER, left.specs()
+
+    def values(self, plan: Plan, new_lock: Lock) -> Iterator[tuple[str, Document]]:
+        """Yield the values of the driver's chart."""
+        if of_driver := upstream_values(plan, new_lock.dra.get("tolerations", ())):
+            yield VALUES, of_driver
+
+    def images(self, plan: Plan) -> Iterator[str]:
+        """Yield the lines of `images.txt` on the driver's chart."""
+        if not plan.intent.installs_dra_driver:
+            return
+        platform, chart = plan.intent.platform, upstream.chart(upstream.DRA)
+        version = platform.of_dra.version or chart.version
+        (image,) = chart.images
+        repository = mirrored(image.values["image.repository"], platform.registry)
+        yield f"{upstream.OF_DRA}: helm pull {chart.helm_reference(platform.charts)} --version {version}"
+        yield f"{repository}:v{version}"
+
+    def step(self, plan: Plan) -> Iterator[str]:
+        """Yield the lines of the step; none without pools of DRA."""
+        return _step(plan)
+
+    def removal(self, plan: Plan, new_lock: Lock) -> Iterator[str]:
+        """Yield the section on removing the driver that served pools of an earlier bundle."""
+        if plan.dra_pools or plan.intent.observes or not new_lock.has_dra:
+            return
+        yield from (
+            "## NVIDIA's DRA driver",
+            "",
+            "No pool is served by it. When no node is listed, its chart can be removed:",
+            "",
+        )
+        yield f"    kubectl get nodes --selector {BACKEND_LABEL}=dra"
+        yield from (*_uninstall(plan), "")
+        yield "The DeviceClasses stay until gpushare is uninstalled: by them pods are placed on nodes that wait for their turn."
+        yield "A class that nothing offers is without effect."
+        yield ""
+
+    def leaving(self, plan: Plan) -> Iterator[str]:
+        """Yield what becomes of the driver when gpushare is removed."""
+        return _leaving(plan)
+
+
+def _step(plan: Plan) -> Iterator[str]:
+    if not plan.dra_pools:
         return
-    platform, chart = plan.intent.platform, upstream.chart(upstream.DRA)
-    version = platform.of_dra.version or chart.version
-    (image,) = chart.images
-    repository = mirrored(image.values["image.repository"], platform.registry)
-    yield f"{upstream.OF_DRA}: helm pull {chart.helm_reference(platform.charts)} --version {version}"
-    yield f"{repository}:v{version}"
+    dra, chart = plan.intent.platform.of_dra, upstream.chart(upstream.DRA)
+    if dra.via is DraVia.EXISTING:
+        yield f"NVIDIA's DRA driver is installed already. Give its chart the values of [{VALUES}]({VALUES}): all"
+        yield f"of them are needed, above all the `nodeSelector`. gpushare sets the label `{BACKEND_LABEL}: dra` on a node when"
+        yield "nothing else offers its GPUs."
+        return
+    where = chart.helm_reference(plan.intent.platform.charts)
+    yield f"    helm upgrade --install {chart.name} {where} --version {dra.version or chart.version} \\"
+    yield f"      --namespace {dra.namespace} --values {VALUES} --timeout 10m"
+    yield f"    kubectl --namespace {dra.namespace} get daemonsets"
+    yield ""
+    yield "lists the driver's DaemonSet. It has a pod on each node that gpushare has given to it."
+
+
+def _leaving(plan: Plan) -> Iterator[str]:
+    if not plan.dra_pools:
+        return
+    yield "Nodes of the DRA driver go back to the device plugin, and gpushare's DeviceClasses and claim templates go with it:"
+    yield "pods that use them must have ended. The driver stays, and has no node; to remove it:"
+    yield from ("", *_uninstall(plan))
+
+
+def _uninstall(plan: Plan) -> Iterator[str]:
+    """Yield the commands, those for the tools that installed the chart first."""
+    dra = plan.intent.platform.of_dra
+    tools = () if dra.via is DraVia.EXISTING else plan.intent.gitops
+    yield from (f"    {delete(plan, tool)}" for tool in tools)
+    by_helm = f"helm uninstall {_NAME} --namespace {dra.namespace} --timeout 10m"
+    yield from ("", f"or, if Helm installed it, `{by_helm}`.") if tools else (f"    {by_helm}",)
+
+
+def delete(plan: Plan, tool: str) -> str:
+    """Return the command that deletes what a tool of GitOps has for the chart, and with it the driver."""
+    where, kinds = gitops.settings(plan.intent, tool)["namespace"], gitops.TOOLS[tool].of_chart
+    return f"kubectl --namespace {where} delete {kinds} {gitops.object_name(plan.intent, tool)}-{_NAME}"

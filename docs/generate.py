@@ -9,7 +9,7 @@ import click
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.facts.catalog import cards
-from gpushare.report import advice, card_facts, comparison_document, drift, images, simulation, size, status, usage
+from gpushare.report import advice, card_facts, comparison, drift, images, simulation, size, status, usage
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -110,7 +110,7 @@ def commands_page() -> str:
 
 
 DOCUMENTS = (
-    comparison_document.DOCUMENT,
+    comparison.DOCUMENT,
     advice.DOCUMENT,
     card_facts.DOCUMENT,
     drift.DOCUMENT,

@@ -1,13 +1,13 @@
 """`gpushare plan`: what would change when one intent or bundle replaces another."""
 
-import sys
 import time
 from pathlib import Path
 
 import click
 
 from gpushare.bundle import lock
-from gpushare.cli import fleet, inputs, option_files, options, report, streams
+from gpushare.cli import fleet, inputs, option_files, options, streams
+from gpushare.cli import report as findings
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 from gpushare.compare import compare, pool_filter
@@ -17,7 +17,9 @@ from gpushare.compare.sides import Side
 from gpushare.core import emit
 from gpushare.core.wording import pluralize
 from gpushare.facts.catalog.cards import Catalog
-from gpushare.report import comparison_document, comparison_markdown, comparison_view, comparison_words, terminal
+from gpushare.report import comparison as report
+from gpushare.report import markdown
+from gpushare.report.effect_words import summary
 from gpushare_node.contract.struct import replace
 
 
@@ -107,7 +109,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     comparison, compared, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
     if pools:
         comparison = _only(comparison, pools)
-    _write(comparison, style, compared, catalog)
+    streams.report(report.report(comparison, compared, catalog), style, is_paged=True)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
 
@@ -137,20 +139,6 @@ def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
     return pool_filter.only(comparison, pools)
 
 
-def _write(comparison: Comparison, style: str, sides: tuple[Side, Side], catalog: Catalog) -> None:
-    """Write what changes."""
-    if style == "json":
-        streams.product(emit.json_text(comparison_document.DOCUMENT.write(comparison)))
-    elif style == "markdown":
-        streams.product(comparison_markdown.page(comparison))
-    elif style == "html":
-        from gpushare.report import comparison_page  # noqa: PLC0415 - as above
-
-        streams.product(comparison_page.page(comparison, sides, catalog, streams.time_of_output()))
-    else:
-        streams.page(comparison_view.render(comparison, terminal.detect_style(sys.stdout)))
-
-
 def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> ExitCode:
     """Compare the intent of every cluster that the file lists with its bundle; a cluster without one is new.
 
@@ -162,26 +150,35 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
         if not (directory / lock.FILE).is_file() and not (directory / "chart").is_dir():
             inputs.refuse_errors(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), strict=strict)
             return fleet.Made(code=ExitCode.DONE, outcome="new", text="")
-        comparison, _, _ = _compared(cluster.output, cluster.intent, cluster.overlays, strict=strict)
+        comparison, sides, catalog = _compared(cluster.output, cluster.intent, cluster.overlays, strict=strict)
         code, outcome = (ExitCode.DONE, "unchanged") if comparison.is_empty else (ExitCode.CHANGES, "changes")
-        return fleet.Made(code=code, outcome=outcome, text=comparison_words.format_summary(comparison), result=comparison)
+        result = report.report(comparison, sides, catalog)
+        return fleet.Made(code=code, outcome=outcome, text=summary(comparison), result=result)
 
-    done = fleet.run(file, report.FindingFormat.JSON if style == "json" else report.FindingFormat.TEXT, make)
+    done = fleet.run(file, findings.FindingFormat.JSON if style == "json" else findings.FindingFormat.TEXT, make)
     code = fleet.worst(done)
     if code is ExitCode.DONE and any(one.made.outcome == "new" for one in done):
         code = ExitCode.CHANGES
     if code is ExitCode.CHANGES and not exit_code:
         code = ExitCode.DONE
     if style == "json":
-        results = [one.made.result and comparison_document.DOCUMENT.write(one.made.result) for one in done]
+        results = [one.made.result and one.made.result.document() for one in done]
         streams.product(emit.json_text(fleet.document("FleetPlan", "plan", done, results, code)))
         return code
     streams.warn("".join(one.message for one in done))
     if style == "markdown":
-        page = comparison_markdown.page_of_fleet(
-            (one.cluster.name, one.made.outcome, "" if one.made.result else one.made.text, one.made.result) for one in done
-        )
-        streams.product(page)
+        streams.product(_markdown(done))
     else:
         streams.page(fleet.lines(done))
     return code
+
+
+def _markdown(done: list[fleet.Done]) -> str:
+    """Return a table with a row for every cluster, and below it what changes in each, folded."""
+    rows, folds = [], []
+    for name, made in ((one.cluster.name, one.made) for one in done):
+        text = made.text if made.result else made.text and markdown.code(made.text)
+        rows.append("| {} | {} | {} |".format(markdown.code(name), made.outcome, text.replace("|", "\\|")))
+        if made.outcome == "changes":
+            folds += ["", f"<details><summary>{name}</summary>", "", markdown.render(made.result), "</details>"]
+    return "\n".join(["| cluster | outcome | |", "|---|---|---|", *rows, *folds]) + "\n"

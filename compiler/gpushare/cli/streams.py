@@ -117,8 +117,8 @@ def _is_longer_than_the_terminal(text: str) -> bool:
     return 0 < os.get_terminal_size(sys.stdout.fileno()).lines <= text.count("\n")
 
 
-def report(found: "Report", style: str) -> None:
-    """Write a command's report to stdout: as text for people, or as the product that `style` names."""
+def report(found: "Report", style: str, *, is_paged: bool = False) -> None:
+    """Write a command's report to stdout: as text for people, or as the product that `style` names. `is_paged`: see `page`."""
     if style == "json":
         from gpushare.core import emit  # noqa: PLC0415 - a call has one format
 
@@ -127,6 +127,10 @@ def report(found: "Report", style: str) -> None:
         from gpushare.report import html  # noqa: PLC0415 - as above
 
         product(html.page(found, time_of_output()))
+    elif style == "markdown":
+        from gpushare.report import markdown  # noqa: PLC0415 - as above
+
+        product(markdown.render(found))
     elif style == "csv":
         from gpushare.report import text  # noqa: PLC0415 - as above
 
@@ -134,7 +138,7 @@ def report(found: "Report", style: str) -> None:
     else:
         from gpushare.report import terminal, text  # noqa: PLC0415 - as above
 
-        write(text.render(found, terminal.detect_style(sys.stdout)))
+        (page if is_paged else write)(text.render(found, terminal.detect_style(sys.stdout)))
 
 
 def warn(text: str) -> None:

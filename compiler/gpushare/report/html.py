@@ -7,7 +7,7 @@ another. It also forbids `style` attributes: what depends on the page, such as t
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from gpushare.core.palette import Shades
 from gpushare.core.wording import visible
 from gpushare.report import html_table
 from gpushare.report.html_table import HtmlTable
-from gpushare.report.model import Cards, Format, Lines, Report, ReportPart, Section, Sides, Table
+from gpushare.report.model import Cards, Form, Format, Lines, Report, ReportPart, Section, Sides, Table
 from gpushare_node.contract.struct import replace
 
 MAX_UNFOLDED = 12
@@ -53,12 +53,16 @@ def _shown(parts: Iterable[ReportPart], tables: list[HtmlTable]) -> Iterator[Rep
                 if inner := list(_shown(one.parts, tables)):
                     yield replace(one, parts=inner)
             case Cards():
-                yield replace(one, cards=[replace(card, parts=list(_shown(card.parts, tables))) for card in one.cards])
+                cards = one.shown(Format.PAGE)
+                yield replace(one, cards=[replace(card, parts=list(_shown(card.parts, tables))) for card in cards])
             case Sides():
                 yield replace(one, sides=[replace(side, parts=list(_shown(side.parts, tables))) for side in one.sides])
             case Lines():
                 if one.lines:
-                    yield one
+                    lines, more = one.cut(one.most_on_page)
+                    yield replace(one, lines=lines)
+                    if more:
+                        yield Lines(lines=[more], form=Form.MUTED)
             case _:
                 yield one
 
@@ -77,18 +81,6 @@ def render(template: str, *, tables: Iterable[HtmlTable] = (), **values: Any) ->
             style=style, style_hash=_digest(style), script=script, script_hash=_digest(script), version=__version__, **values
         )
     )
-
-
-def section(key: str, title: str, lines: Sequence[str], most: int, *, is_folded: bool = False) -> dict[str, Any]:
-    """Return a section of lines, cut to so many."""
-    more = len(lines) - most
-    return {
-        "id": key,
-        "title": title,
-        "lines": list(map(visible, lines[:most])),
-        "folded": is_folded,
-        "more": f"and {more} more; --format json has them" if more > 0 else "",
-    }
 
 
 @cache

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Flag, StrEnum, auto
 from typing import Any, Generic, TypeVar
 
-from gpushare_node.contract.struct import NOTHING, Struct
+from gpushare.core.wording import join_first
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 T = TypeVar("T")
 
@@ -94,7 +95,8 @@ class Form(StrEnum):
 class Lines(ReportPart):
     """Lines, left out if there are none. `intro` stands before them, `lead` in bold directly before the first.
 
-    `indent`: the text breaks them at its width, and indents what follows by so much; None: it does not.
+    `indent`: the text breaks them at its width, and indents what follows by so much more than the line; None: it does not.
+    `most`: lines of the text, and `most_on_page` of the page and of Markdown, None for all. `title` says what folded lines are.
     """
 
     kind = "lines"
@@ -102,7 +104,15 @@ class Lines(ReportPart):
     form: Form = Form.PLAIN
     intro: str = ""
     lead: str = ""
+    title: str = ""
     indent: int | None = None
+    most: int | None = None
+    most_on_page: int | None = None
+
+    def cut(self, most: int | None) -> tuple[Sequence[str], str]:
+        """Return the first lines, at most so many, and what says how many are left out."""
+        left = 0 if most is None else len(self.lines) - most
+        return self.lines[:most], f"and {left} more; --format json has them" if left > 0 else ""
 
 
 class Drawing(ReportPart):
@@ -129,26 +139,43 @@ class Legend(ReportPart):
     entries: Sequence[tuple[str, str]]
 
 
-class PoolCard(ReportPart):
-    """A pool on the page, folded if there are many: who it is, and the parts about it.
+class Map(ReportPart):
+    """A GPU to scale: the cells of `pool_facts.cells`, in which whole GPUs have the colour of the mode."""
 
-    `modes` are those of `pools.mode`, before and after. `text` is what a search finds it by.
+    kind = "map"
+    where: Format = Format.PAGE
+    cells: Sequence[Mapping[str, Any]]
+    mode: str = ""
+
+
+class PoolCard(ReportPart):
+    """A pool, on the page folded if there are many: who it is, and the parts about it.
+
+    `mark` is a sign before its name in the text, `tag` what is so of it in a word, `nodes` which nodes it has. `modes` are
+    those of `pool_facts.mode`, before and after. `text` is what a search finds it by. `alike` are the pools for which the card
+    stands.
     """
 
     kind = "card"
     id: str
     name: str
     parts: Sequence[ReportPart]
+    mark: str = ""
     tag: str = ""
     is_harmful: bool = False
+    nodes: str = ""
     modes: Sequence[Mapping[str, str]] = ()
     fact: str = ""
     aside: str = ""
     text: str = ""
+    alike: Sequence["PoolCard"] = ()
 
 
 class Cards(ReportPart):
-    """The pools of a page, with a search by `search`, and what their colours mean."""
+    """The pools, on the page with a search by `search`, and what their colours mean.
+
+    `is_folded`: those of which a format says the same are one card.
+    """
 
     kind = "cards"
     where: Format = Format.PAGE
@@ -157,26 +184,56 @@ class Cards(ReportPart):
     legend: Sequence[Mapping[str, str]] = ()
     explained: str = ""
     note: str = ""
+    is_folded: bool = False
+
+    def shown(self, where: Format) -> Sequence[PoolCard]:
+        """Return the cards as this format has them, each with its parts alone."""
+        cards = [replace(card, parts=[one for one in card.parts if where in one.where]) for card in self.cards]
+        return _folded(cards, where) if self.is_folded else cards
+
+
+def _folded(cards: Sequence[PoolCard], where: Format) -> Sequence[PoolCard]:
+    groups: dict[str, list[PoolCard]] = {}
+    for card in cards:
+        said = replace(card, id="", name="", nodes="", text="", modes=card.modes if where is Format.PAGE else ())
+        groups.setdefault(repr(said), []).append(card)
+    return [each[0] if len(each) == 1 else _of_all(each) for each in groups.values()]
+
+
+def _of_all(cards: Sequence[PoolCard]) -> PoolCard:
+    """Return the card that stands for these."""
+    fact = cards[0].fact and f"{cards[0].fact} in each"
+    name = join_first([card.name for card in cards], MAX_NAMED)
+    return replace(cards[0], id=f"pools-{cards[0].name}", name=name, nodes="", fact=fact, alike=cards)
+
+
+MAX_NAMED = 3
+"""Pools that the name of a card for several has."""
 
 
 class Section(ReportPart):
-    """Parts under a title, left out without any. The text parts sections by an empty line, and shows no title.
+    """Parts under a title, left out without any. The text parts sections by an empty line.
 
-    Without a title it is the parts alone.
+    Without a title it is the parts alone. `is_titled`: the text, too, has the title.
     """
 
     kind = "section"
     id: str = ""
     title: str = ""
+    is_titled: bool = False
     parts: Sequence[ReportPart]
 
 
 class Sides(ReportPart):
-    """Parts side by side on the page, each side under its title if it has one."""
+    """Parts side by side on the page, each side under its title if it has one.
+
+    `title`: they are one figure, whose sides stay beside each other on a narrow screen.
+    """
 
     kind = "sides"
     where: Format = Format.PAGE
     sides: Sequence[Section]
+    title: str = ""
 
 
 def bare(*parts: ReportPart) -> Section:
@@ -185,15 +242,17 @@ def bare(*parts: ReportPart) -> Section:
 
 
 class Report(Struct):
-    """All that a command says. `document` makes its JSON.
+    """All that a command says: `head`, then the sections. `document` makes its JSON.
 
+    `summary` is one line, with which Markdown begins and the text ends; a long text has it after the head, too.
     Of the page: `tab` is the browser's title, `title` if empty; `facts` are groups of names and values; `as_of` says when, with
-    `{}` for the time; `head` follows it; `footer` is after all.
+    `{}` for the time; `footer` is after all.
     """
 
     title: str = ""
     tab: str = ""
     verdict: str = ""
+    summary: str = ""
     facts: Sequence[Mapping[str, str]] = ()
     as_of: str = "As of {}."
     head: Sequence[ReportPart] = ()

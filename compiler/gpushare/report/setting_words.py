@@ -19,18 +19,18 @@ MAX_SHOWN = 12
 """Most settings shown of one file; the JSON document has them all."""
 
 
-def before_and_after(one: Effect | SettingChange, arrow: str) -> str:
+def before_and_after(one: Effect | SettingChange) -> str:
     """Return the values before and after, from where they differ."""
     before, after = _text(one.before), _text(one.after)
     if _has_windows(one.before) or _has_windows(one.after):
-        return f"{before} {arrow} {after}"
+        return f"{before} → {after}"
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     # If two long values begin with the same text, cutting at the end would show the same for both.
     start = same - _CONTEXT if same > _MAX_LENGTH - _CONTEXT else 0
-    return f"{_cut(before, start)} {arrow} {_cut(after, start)}"
+    return f"{_cut(before, start)} → {_cut(after, start)}"
 
 
-def format_file(one: FileDiff, arrow: str) -> Iterator[str]:
+def format_file(one: FileDiff) -> Iterator[str]:
     """Yield a line for the file, and one for each of its settings that is not described elsewhere."""
     if one.kind is not FileKind.CHANGED:
         yield f"{one.path}  {one.kind.value}"
@@ -38,13 +38,13 @@ def format_file(one: FileDiff, arrow: str) -> Iterator[str]:
     shown = [] if one.path.startswith(_DERIVED) else list(one.settings)
     yield one.path
     for change in shown[:MAX_SHOWN]:
-        yield f"  {format_setting(change, arrow)}"
+        yield f"  {format_setting(change)}"
     rest = len(shown) + one.more - MAX_SHOWN
     if shown and rest > 0:
         yield f"  and {rest} more; --format json has them"
 
 
-def format_setting(one: SettingChange, arrow: str) -> str:
+def format_setting(one: SettingChange) -> str:
     """Return one setting before and after."""
     path = ".".join(one.path)
     match one.kind:
@@ -53,7 +53,7 @@ def format_setting(one: SettingChange, arrow: str) -> str:
         case FileKind.REMOVED:
             return f"{path}: {format_value(one.before)} removed"
         case FileKind.CHANGED:
-            return f"{path}: {before_and_after(one, arrow)}"
+            return f"{path}: {before_and_after(one)}"
         case _:
             assert_never(one.kind)
 

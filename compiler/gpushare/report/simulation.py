@@ -68,7 +68,7 @@ def report(found: Simulations) -> Report:
         title=f"Simulation of {first.name}",
         verdict=verdicts[0],
         facts=(_facts(found),),
-        head=(Lines(lines=verdicts[1:], form=Form.NOTE),),
+        head=(Lines(lines=verdicts[1:], form=Form.NOTE, where=Format.PAGE),),
         sections=(
             bare(Lines(lead=first.name, lines=[f"  {_heading(found)}"], indent=2, where=Format.TEXT)),
             *(_comparison(intents, verdicts) if several else ()),
@@ -349,15 +349,13 @@ def _listed(key: str, heading: str, title: str, lines: Sequence[str], most: int 
     """Return a list under a `heading` in the text, of at most so many lines, or under a `title` on the page."""
     further = len(lines) - most
     more = [f"and {pluralize(further, 'further reason')}"] if further > 1 else []
-    rest = len(lines) - _MAX_LINES
     return Section(
         id=key,
         title=title,
         parts=(
             Lines(lines=[heading] if lines else [], form=Form.HEADING, where=Format.TEXT),
             Lines(lines=[*(lines[:most] if more else lines), *more], form=Form.LIST, indent=4, where=Format.TEXT),
-            Lines(lines=lines[:_MAX_LINES], form=Form.LIST, where=Format.PAGE),
-            Lines(lines=[f"and {rest} more; --format json has them"] if rest > 0 else [], form=Form.MUTED, where=Format.PAGE),
+            Lines(lines=lines, form=Form.LIST, most_on_page=_MAX_LINES, where=Format.PAGE),
         ),
     )
 

@@ -267,7 +267,7 @@ def report(seen: Status, *, is_wide: bool, with_kills: bool) -> Report:
         tab="GPU pools, {}",
         facts=(facts, pool_facts.memory([pool.memory for pool in seen.pools])),
         as_of="As the cluster was at {}.",
-        head=(Lines(lines=unseen, form=Form.NOTE, intro="Not seen, so its numbers are “?”:"),) if unseen else (),
+        head=(Lines(lines=unseen, form=Form.NOTE, intro="Not seen, so its numbers are “?”:", where=Format.PAGE),),
         sections=(
             _pools(seen, with_kills=with_kills),
             *(() if seen.observed is None else [_observed(seen.observed)]),

@@ -148,10 +148,14 @@ def test_custom_card_keeps_its_instances(intents: Path) -> None:
 def test_markdown_plan_is_a_complete_comment(changed: Path) -> None:
     done = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed)
     assert done.stdout.startswith("**Pools: ")
-    assert "| `notebooks` | relabel | 3 | 24 |\n" in done.stdout
-    assert "out of service: 3 nodes, one at a time" in done.stdout
+    assert "**notebooks** relabelled, t4\n\n- 3 nodes touched, at most 24 pods disturbed, 8 on each\n" in done.stdout
+    assert "- out of service: 3 nodes, one at a time" in done.stdout
+    assert "| team | `nvidia.com/gpu.shared` | 8 | 13 | only 12 in the cluster |\n" in done.stdout
     assert done.stdout.count("```") == 2
-    assert gpushare("plan", "--format", "markdown", "bundle", "good.yaml", cwd=changed).stdout.startswith("**No changes.**")
+    assert (
+        gpushare("plan", "--format", "markdown", "bundle", "good.yaml", cwd=changed).stdout
+        == "No changes: both sides are equal.\n"
+    )
 
 
 def test_a_setting_of_the_cluster_is_a_change(intents: Path) -> None:
@@ -197,8 +201,9 @@ def test_markdown_has_moves_strategies_instances_and_successors(tmp_path: Path, 
     old = intent(tmp_path / "old.yaml", alpha=(labels, "exclusive"), beta=(two, "time-slicing, replicas: 4"))
     new = intent(tmp_path / "new.yaml", gamma=(labels, "exclusive"), beta=(three, "time-slicing, replicas: 4"))
     shown = gpushare("plan", "--format", "markdown", old, new).stdout
-    assert "| `n1` | `beta` | none | 8 |\n" in shown
-    assert "- `alpha`: `its nodes go to the new pool gamma`\n" in shown
+    assert "| n1 | beta | none | at most 8 |\n" in shown
+    assert "**alpha** gone, t4\n" in shown
+    assert "- its nodes go to the new pool gamma\n" in shown
     shown = gpushare("plan", "--format", "markdown", "bundle", "changed.yaml", cwd=changed).stdout
     assert "GPU 0-2: 1 x 3g.20gb kept, 3 x 1g.5gb destroyed, 1 x 3g.20gb created" in shown
 
@@ -227,7 +232,7 @@ def test_equal_pool_changes_are_listed_once_and_long_lists_truncated(tmp_path: P
     assert verdict.count("On the way") == verdict.count("New pods get") == 1
     assert verdict.count("desk-000, desk-001, desk-002 and 42 more") == 2
     assert all(f"desk-{number:03}" in shown.partition("POOLS ALIKE")[2] for number in range(45))
-    assert lines.count("  and 5 more; --format json has all") == 1  # settings of the intent
+    assert lines.count("  and 5 more; --format json has them") == 1  # settings of the intent
     assert shown.partition("INTENT\n")[2].partition("  and")[0].count("\n") == 40
     assert len(json.loads(gpushare("plan", "--format", "json", old, new).stdout)["intent"]) == 45
 

@@ -10,9 +10,10 @@ from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import FileKind, SettingChange, changes
 from gpushare.compare.stack_effects import of_upstream
+from gpushare.pipeline import Compilation
+from gpushare.report import markdown
 from gpushare.report import setting_words as words
-from gpushare.report.comparison_markdown import page
-from tests.compiler.compare.comparisons import comparison
+from tests.compiler.compare.comparisons import comparison, report_of
 from tests.compiler.compare.test_invariant import BASE, INTENT, P, changed, compiled
 
 
@@ -73,12 +74,11 @@ def test_removed_stack_is_not_reported_as_restarting() -> None:
 def test_long_values_are_shown_around_their_difference() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     before, after = ([toleration, {"key": key, "operator": "Exists"}] for key in ("one.example.org", "two.example.org"))
-    line = words.format_setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after), "→")
+    line = words.format_setting(SettingChange(path=("tolerations",), kind=FileKind.CHANGED, before=before, after=after))
     assert "one.example.org" in line
     assert "two.example.org" in line
     assert (
-        words.format_setting(SettingChange(path=("a",), kind=FileKind.CHANGED, before="nvidia", after=""), "→")
-        == 'a: nvidia → ""'
+        words.format_setting(SettingChange(path=("a",), kind=FileKind.CHANGED, before="nvidia", after="")) == 'a: nvidia → ""'
     )
 
 
@@ -112,12 +112,20 @@ def test_outage_length_follows_the_rollout_settings(rollout: dict[str, Any], at_
     assert (only.drain_seconds, only.on_busy) == (1800, "wait")
 
 
-def told_of(old: str, new: str) -> Comparison:
-    """A comparison of two sets of pools, by name."""
+def sides_of(old: str, new: str) -> tuple[Compilation, Compilation]:
+    """Two sets of pools, by name."""
     head = "apiVersion: gpushare.dev/v1\nkind: ClusterIntent\nmetadata: {name: x}\nspec:\n  pools:\n"
-    sides = [compiled(yaml.safe_load(head + pools_)) for pools_ in (old, new)]
-    assert all(side.artifacts for side in sides), [side.findings for side in sides]
-    return comparison(*sides)
+    return compiled(yaml.safe_load(head + old)), compiled(yaml.safe_load(head + new))
+
+
+def told_of(old: str, new: str) -> Comparison:
+    """A comparison of two sets of pools."""
+    return comparison(*sides_of(old, new))
+
+
+def page_of(old: str, new: str) -> str:
+    """The same as Markdown."""
+    return markdown.render(report_of(*sides_of(old, new)))
 
 
 SLICED = "sharing: {mode: time-slicing, replicas: 4}"
@@ -161,10 +169,10 @@ def test_nodes_leaving_for_no_pool_use_the_slots_of_their_old_pool() -> None:
 def test_merge_request_page_shows_the_operators_strategy() -> None:
     pool = "    a: {{card: a100-sxm4-40gb, gpusPerNode: 2, nodes: {{names: [n1]}}, {}}}\n"
     single = "sharing: {mode: mig, strategy: single, layout: {1g.5gb: 7}}"
-    told = page(told_of(pool.format(MIG), pool.format(single)))
-    assert "**gpu-operator** `mig.strategy mixed → single`: the operator restarts the device plugin of every node" in told
-    assert told.index("upgrade gpu-operator first\n") < told.index("then gpushare's chart: until a node changes")
-    assert "mig.strategy" not in page(told_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}")))
+    told = page_of(pool.format(MIG), pool.format(single))
+    assert "- mig.strategy mixed → single: the operator restarts the device plugin of every node" in told
+    assert told.index("1. upgrade gpu-operator first\n") < told.index("2. then gpushare's chart: until a node changes")
+    assert "mig.strategy" not in page_of(pool.format(MIG), pool.format("sharing: {mode: mig, layout: {2g.10gb: 3}}"))
 
 
 def test_renamed_pool_still_shows_its_changes() -> None:

@@ -8,8 +8,9 @@ import yaml
 
 from gpushare.compare.changes import Change, Comparison, PoolChange
 from gpushare.compare.effects import EffectKind
-from gpushare.report import comparison_words, effect_words
-from gpushare.report.comparison_verdict import verdict
+from gpushare.report import effect_words
+from gpushare.report.comparison import format_consequences
+from gpushare.report.effect_words import verdict
 from tests.compiler.compare.comparisons import comparison, compiled
 
 INTENT = """
@@ -130,7 +131,7 @@ def test_the_release_of_a_node_changes_no_gpu_and_waits_for_no_pod() -> None:
     del document["spec"]["pools"]["parts"]
     told = comparison(BASE, compiled(document))
     assert (of(told, "parts").disturbed, of(told, "parts").touched, told.outages) == (0, 2, ())
-    lines = list(comparison_words.format_consequences(of(told, "parts"), "->"))
+    lines = list(format_consequences(of(told, "parts")))
     assert lines[0] == "a node that gpushare releases keeps its GPUs as they are"
 
 
@@ -142,7 +143,7 @@ def amd_alone(platform: dict[str, str] | None = None) -> dict[str, Any]:
 
 
 def words(told: Comparison, *kinds: EffectKind) -> list[str]:
-    return [effect_words.format_effect(one, "->") for one in told.effects if one.kind in kinds]
+    return [effect_words.format_effect(one) for one in told.effects if one.kind in kinds]
 
 
 WHOLE, PARTS = {"mode": "exclusive"}, {"mode": "partition", "compute": "CPX", "memory": "NPS1"}
@@ -151,8 +152,8 @@ WHOLE, PARTS = {"mode": "exclusive"}, {"mode": "partition", "compute": "CPX", "m
 @pytest.mark.parametrize(
     ("pool", "sharing", "naming"),
     [
-        ("parts", WHOLE, "mixed -> single"),
-        ("whole", PARTS, "single -> mixed"),
+        ("parts", WHOLE, "mixed → single"),
+        ("whole", PARTS, "single → mixed"),
         ("whole", {**PARTS, "strategy": "single"}, None),
         ("parts", {**PARTS, "compute": "DPX"}, None),
     ],
@@ -183,14 +184,14 @@ def test_images_and_values_are_those_of_their_vendor() -> None:
     images = {one.subject: one for one in told.effects}["images"]
     assert {one.startswith("mirror.example.org/rocm/") for one in images.after} == {True, False}
     told = comparison(BASE, compiled(changed("spec/platform/amd/values", {"kmm": {"watch": False}})))
-    assert [text.partition(":")[0] for text in words(told, EffectKind.AMD_UPSTREAM)] == ["kmm.watch true -> false"]
+    assert [text.partition(":")[0] for text in words(told, EffectKind.AMD_UPSTREAM)] == ["kmm.watch true → false"]
 
 
 @pytest.mark.parametrize(
     ("path", "value", "shown"),
     [
-        ("spec/platform/amd/stack", "existing", "amd.stack amd-gpu-operator -> existing"),
-        ("spec/platform/amd/namespace", "amd", "amd.namespace kube-amd-gpu -> amd"),
+        ("spec/platform/amd/stack", "existing", "amd.stack amd-gpu-operator → existing"),
+        ("spec/platform/amd/namespace", "amd", "amd.namespace kube-amd-gpu → amd"),
     ],
 )
 def test_another_release_of_amds_takes_its_programs_from_every_node(path: str, value: str, shown: str) -> None:
@@ -238,7 +239,7 @@ def test_a_chart_that_comes_has_no_effect_and_one_that_goes_is_uninstalled_after
     for told in (comparison(of_amd, BASE), comparison(of_nvidia, BASE)):
         assert not releases & {kind for kind, _ in effects(told)}
     [taken_over] = words(comparison(existing, BASE), *releases)
-    assert taken_over.startswith("amd.stack existing -> amd-gpu-operator: AMD's programs leave every node")
+    assert taken_over.startswith("amd.stack existing → amd-gpu-operator: AMD's programs leave every node")
     handed_over = comparison(of_amd, existing)
     assert EffectKind.UPSTREAM not in {kind for kind, _ in effects(handed_over)}
     for told in (*gone, comparison(of_amd, BASE), handed_over):

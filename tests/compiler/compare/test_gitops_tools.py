@@ -26,11 +26,11 @@ def app(tool: str, name: str) -> dict[str, str]:
     ("new", "kind", "words"),
     [
         (app("fleet", "b"), EffectKind.RELEASED, "Fleet deletes these HelmReleases"),
-        (app("flux", "a"), EffectKind.HANDED_OVER, "fleet -> flux: Fleet's Kustomization and HelmReleases stay"),
-        ({}, EffectKind.HANDED_OVER, "fleet -> no tool"),
+        (app("flux", "a"), EffectKind.HANDED_OVER, "fleet → flux: Fleet's Kustomization and HelmReleases stay"),
+        ({}, EffectKind.HANDED_OVER, "fleet → no tool"),
     ],
 )
 def test_another_tool_has_its_effects_in_words(new: dict[str, str], kind: EffectKind, words: str) -> None:
     found: list[Effect] = list(of_gitops(app("fleet", "a"), new, ()))
     assert [one.kind for one in found] == [kind]
-    assert words in effect_words.format_effect(found[0], "->")
+    assert words in effect_words.format_effect(found[0])

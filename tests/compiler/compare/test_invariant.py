@@ -15,7 +15,7 @@ from gpushare.compare.effects import EffectKind
 from gpushare.compare.files import settings
 from gpushare.pipeline import Compilation
 from gpushare.reading import schema
-from gpushare.report.comparison_words import format_summary
+from gpushare.report.effect_words import summary
 from tests.compiler.compare import test_amd, test_dra
 from tests.compiler.compare.comparisons import comparison, texts
 from tests.support import scale
@@ -306,8 +306,8 @@ def test_no_changes_means_equal_bundles(path: str, value: Any) -> None:
     # What is made from the chart's values is named only where these are equal.
     assert named == unlike - ({admission.FILE, admission.TENANCY} if "chart/values.yaml" in unlike else set())
     assert not told.is_configmap_only or configmaps_alone(after)
-    assert "0 nodes touched" not in format_summary(told)
-    assert "no node is touched" not in format_summary(told) or configmaps_alone(after)
+    assert "0 nodes touched" not in summary(told)
+    assert "no node is touched" not in summary(told) or configmaps_alone(after)
     fields = {"/".join(one.path) for one in settings(yaml.safe_load(INTENT), document)}
     assert any(path.startswith(field) or field.startswith(path) for field in fields)
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gpushare.report.comparison_verdict import verdict
+from gpushare.report.effect_words import verdict
 from tests.compiler.compare.comparisons import comparison
 from tests.compiler.compare.test_invariant import CHANGES, bare, changed, compiled
 

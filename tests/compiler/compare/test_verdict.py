@@ -7,23 +7,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gpushare.compare import compare, sides
 from gpushare.compare.changes import Comparison
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileKind, SettingChange
-from gpushare.facts.catalog import cards
 from gpushare.reading import schema
-from gpushare.report import (
-    comparison_document,
-    comparison_markdown,
-    comparison_view,
-    comparison_words,
-    effect_words,
-    setting_words,
-)
-from gpushare.report.comparison_verdict import UNCHANGED, headline, verdict
+from gpushare.report import effect_words, markdown, setting_words
+from gpushare.report import text as text_of
+from gpushare.report.comparison import DOCUMENT, format_outage
+from gpushare.report.effect_words import UNCHANGED, headline, verdict
 from gpushare.report.terminal import Style
-from tests.compiler.render.compiled import compiled
+from tests.compiler.compare.comparisons import comparison, compiled, report_of
 
 BASE = """
 apiVersion: gpushare.dev/v1
@@ -56,10 +49,8 @@ def change(path: str = "", value: Any = None) -> dict[str, Any]:
 
 
 def told(old: dict[str, Any], new: dict[str, Any], now: float | None = None) -> Comparison:
-    before, after = (compiled(yaml.safe_dump(one).encode()) for one in (old, new))
-    compared = sides.of_plan(before[0]), sides.of_plan(after[0])
-    found = compare(*compared, lambda card: cards.load(card).mig, (before[1], after[1]), now)
-    assert schema.accepts(schema.load("plan.v1"), comparison_document.DOCUMENT.write(found))
+    found = comparison(compiled(old), compiled(new), now)
+    assert schema.accepts(schema.load("plan.v1"), DOCUMENT.write(found))
     return found
 
 
@@ -107,7 +98,7 @@ def test_a_first_cap_with_a_notice_holds_for_running_containers_after_it() -> No
 
 
 def words(effect: Effect) -> str:
-    return effect_words.format_effect(effect, "→")
+    return effect_words.format_effect(effect)
 
 
 def test_old_and_new_caps_are_reported_together() -> None:
@@ -138,9 +129,9 @@ def test_outages_say_when_they_can_begin(rollout: str, now: str, text: str | Non
     for one in (old, new):
         one["spec"]["pools"]["nb"]["rollout"] = yaml.safe_load(rollout)
     found = told(old, new, datetime.fromisoformat(now).timestamp())
-    said = comparison_words.format_outage(found.outages[0])
+    said = format_outage(found.outages[0])
     assert text in said if text else "begins" not in said
-    (document,) = comparison_document.DOCUMENT.write(found)["outages"]
+    (document,) = DOCUMENT.write(found)["outages"]
     assert (document["paused"], document["opensAt"]) == ("paused" in rollout, opens_at)
 
 
@@ -173,9 +164,10 @@ def test_changes_that_nodes_hold_back_may_begin_when_the_rollout_allows_it(
     pool = "big" if is_renamed else "nb"
     said = [one for one in verdict(found) if "hold back" in one]
     assert bool(said) == (UNCHANGED not in verdict(found)) == (when is not None)
-    text = comparison_view.render(found, Style(columns=500)) + comparison_markdown.page(found)
+    shown = report_of(compiled(before), compiled(after), datetime.fromisoformat("2026-11-26T12:00Z").timestamp())
+    text = text_of.render(shown, Style(columns=500)) + markdown.render(shown)
     assert ("no pod disturbed" in text or "no node is touched" in text or "No GPU and no" in text) == (when is None)
-    assert (comparison_document.DOCUMENT.write(found)["podsDisturbed"] is None) == (when is not None)
+    assert (DOCUMENT.write(found)["podsDisturbed"] is None) == (when is not None)
     assert ("hold back may begin" in headline(found)) == (when is not None)
     if when is not None:
         assert f"changes that nodes still hold back may begin {when}; see gpushare status or plan --live" in text
@@ -228,7 +220,7 @@ def test_windows_are_shown_in_words_and_whole(days: str, duration: str, shown: s
     assert sorted(told_order) == sorted((first, policy))
     both = [side["spec"]["pools"]["nb"]["rollout"]["windows"] for side in (old, new)]
     setting = SettingChange(path=("windows",), kind=FileKind.CHANGED, before=both[0], after=both[1])
-    assert setting_words.format_setting(setting, "→") == f"windows: {first} → {first}; {intent}"
+    assert setting_words.format_setting(setting) == f"windows: {first} → {first}; {intent}"
     assert setting_words.format_value(both[1][1:]) == intent
     whole = setting_words.format_value({"onBusy": "evict", "windows": both[1]})
     assert whole == f'{{"onBusy": "evict", "windows": "{first}; {intent}"}}'
@@ -250,7 +242,7 @@ def test_outage_texts_of_wait_and_evict_differ() -> None:
         for one in (old, new):
             one["spec"]["pools"]["nb"]["rollout"] = {"onBusy": way}
         (outage,) = told(old, new).outages
-        said.append(comparison_words.format_outage(outage).rpartition("; ")[2])
+        said.append(format_outage(outage).rpartition("; ")[2])
     assert "wait" in said[0]
     assert "evict" not in said[0]
     assert "evict" in said[1]

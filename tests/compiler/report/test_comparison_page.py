@@ -11,7 +11,7 @@ from gpushare.bundle import lock
 from gpushare.compare import compare
 from gpushare.compare import sides as sides_of
 from gpushare.facts.catalog import cards
-from gpushare.report import comparison_page
+from gpushare.report import comparison, html
 from tests.compiler.cli.process import gpushare
 from tests.compiler.report.page import HOSTILE, Page
 from tests.compiler.rules.intents import pool, written
@@ -100,7 +100,7 @@ def test_page_is_deterministic(changed: Path) -> None:
 @pytest.mark.parametrize("changed", ["layout"], indirect=True)
 def test_kept_instances_stay_in_place_and_others_are_marked(changed: Path) -> None:
     html = gpushare("plan", "--html", FIRST, changed).stdout
-    before, after = (part.split("</ol>")[0] for part in html.split('<ol class="map">')[1:])
+    before, after = (part.split("</ol>")[0] for part in html.split('<ol class="map m-mig">')[1:])
     assert before.count("<li") == 6
     assert before.count("<b>gone</b>") == 4
     assert 'class="unused"' in before
@@ -170,7 +170,8 @@ def change_of_many(*layouts: str, **more: str) -> str:
     assert new.plan is not None
     compared = sides_of.of_plan(old.plan), sides_of.of_plan(new.plan)
     catalog = cards.Catalog()
-    return comparison_page.page(compare(*compared, catalog.geometry), compared, catalog, "2026-01-01 00:00:00 UTC")
+    found = comparison.report(compare(*compared, catalog.geometry), compared, catalog)
+    return html.page(found, "2026-01-01 00:00:00 UTC")
 
 
 MANY = 500 if scale.is_long else 150
@@ -225,7 +226,7 @@ def test_a_changed_mode_and_its_memory_are_shown(tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text(FIRST.read_text().replace("mode: time-slicing, replicas: 4", "mode: mps, replicas: 8"))
     html = gpushare("plan", "--html", FIRST, tmp_path / "new.yaml").stdout
     assert '<span class="tag mode m-time-slicing">time-slicing</span> → <span class="tag mode m-mps">mps</span>' in html
-    assert [html.count(f'<div class="m-{mode}">') for mode in ("time-slicing", "mps")] == [1, 1]
+    assert [html.count(f'<ol class="map m-{mode}">') for mode in ("time-slicing", "mps")] == [1, 1]
     assert "Nodes: node.example.org/gpu=t4" in html
     assert "Caps 174.6 GiB → 180 GiB" in html
     assert "Memory of the cluster" in html

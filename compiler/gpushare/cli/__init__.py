@@ -48,8 +48,6 @@ def _failed(problem: Exception) -> ExitCode:
         problem = streams.refused(problem)
     if isinstance(problem, BrokenOutputError):
         return ExitCode.READER_GONE
-    from gpushare.cli import failure  # noqa: PLC0415 - only a run that failed needs it
-
-    found = failure.of(problem)
+    found = streams.failure(problem)
     streams.warn(found.text)
     return found.code

@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from gpushare import pipeline
-from gpushare.cli import inputs, option_files, options, prometheus_options, streams
+from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
+from gpushare.cli.usage import LOGIN, asking, connection
 from gpushare.core.units import parse_duration
 from gpushare.reading import source
 from gpushare.report import advice as report
@@ -56,7 +57,7 @@ def _risk(value: object) -> float:
     required=True,
     envvar="PROMETHEUS_URL",
     metavar="URL|FILE",
-    help=f"A Prometheus, or a CSV (`-`: stdin); default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
+    help=f"A Prometheus, or a CSV (`-`: stdin); default: $PROMETHEUS_URL. {LOGIN}",
 )
 @click.option("--window", type=_duration, metavar="TIME", help="How far back to look. Default: 14d; of a CSV, all of it.")
 @inputs.only_pools()
@@ -84,7 +85,7 @@ def _risk(value: object) -> float:
 )
 @options.product_format("text", "json", "html")
 @click.option("--write", "writes", is_flag=True, help="Patch INTENT; comments and everything else stay as they are.")
-@prometheus_options.connection()
+@connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -134,7 +135,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     inputs.refuse_unknown(pools, [pool.name for pool in read.plan.pools], "the intent has no pool for containers")
     priced = option_files.prices_of_pools(read.plan, prices)
     if re.match(r"https?://", usage):
-        with prometheus_options.asking(usage, headers, cacert, timeout) as prometheus:
+        with asking(usage, headers, cacert, timeout) as prometheus:
             now = int(time.time())
             period = now - (window or _WINDOW), now
             history = prometheus_history.read(prometheus, read.plan, period, cluster=cluster, tell=streams.progress)

@@ -38,8 +38,18 @@ _ENVIRONMENT = (
     "Environment: show, plan, cards and explain show output longer than the terminal in $PAGER, else `less`; PAGER=cat turns "
     "that off. NO_COLOR turns colours off, COLUMNS sets the width."
 )
-_MODULES = {"import": "importing"}
-"""Modules whose names are not the command's, because Python has the word."""
+_ELSEWHERE = {
+    "import": "importing.command",
+    "check": "compile.check_command",
+    "claims": "show.claims",
+    "status": "live.status_command",
+    "drift": "live.drift_command",
+    "rbac": "live.rbac",
+    "cards": "catalogue.cards_command",
+    "schema": "catalogue.schema_command",
+    "completion": "catalogue.completion",
+}
+"""The module and the name of commands that are not `command` in a module of their own name."""
 
 
 class Commands(options.Command, click.Group):
@@ -63,7 +73,8 @@ class Commands(options.Command, click.Group):
         """Return the command of that name, None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"gpushare.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+        module, _, name = _ELSEWHERE.get(cmd_name, f"{cmd_name}.command").partition(".")
+        command: click.Command = getattr(import_module(f"gpushare.cli.{module}"), name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

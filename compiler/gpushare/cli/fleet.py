@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
-from gpushare.cli import failure, report, streams
+from gpushare.cli import report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.cli.report import FindingFormat
 from gpushare.core.diagnostics import Finding
@@ -59,7 +59,7 @@ def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Made]) ->
             except FindingsError as found:
                 made = Made(code=found.code, outcome=_FAILED[found.code], text=found.summary)
             except Exception as problem:
-                failed = failure.of(problem)
+                failed = streams.failure(problem)
                 made = Made(code=failed.code, outcome=_FAILED[failed.code], text=failed.line)
                 streams.warn(failed.text)
         done.append(Done(cluster=cluster, made=made, message=said.buffer.getvalue().decode()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import jinja2
 
-from gpushare.cli import cards, options, streams
+from gpushare.cli import catalogue, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import resources, units
 from gpushare.core.wording import layout_text
@@ -32,7 +32,7 @@ _ID = b'"$id": "https://gpushare.dev/schemas/intent.v1.json"'
     "--card",
     "card_id",
     metavar="ID",
-    shell_complete=cards.complete,
+    shell_complete=catalogue.complete,
     help="The pool's card, see `gpushare cards`. Default: a usual one for the mode.",
 )
 @click.option(
@@ -87,7 +87,7 @@ def _write(output: Path, text: str, *, overwrite: bool) -> None:
 
 def _card(card_id: str, mode: str) -> Card:
     """Return the card, if it supports the mode."""
-    card = cards.chosen(card_id)
+    card = catalogue.chosen(card_id)
     traits = modes.named(mode)
     if card.vendor not in traits.vendors:
         others = [one.mode.value for one in modes.MODES if card.vendor in one.vendors and one.missing(card) is None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpushare.cli import cards, option_files, options, streams
+from gpushare.cli import catalogue, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
 from gpushare.core.diagnostics import Finding, is_error
@@ -108,7 +108,7 @@ def _users_options(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]
     metavar="ID",
     required=True,
     multiple=True,
-    shell_complete=cards.complete,
+    shell_complete=catalogue.complete,
     help="See `gpushare cards`; repeat it to compare cards.",
 )
 @click.option(
@@ -269,7 +269,7 @@ def _cards(card_ids: tuple[str, ...], own: str | None) -> Iterator[tuple[Card, M
     for card_id in dict.fromkeys(card_ids):
         if "," in card_id and known.get(card_id) is None:
             raise CouldNotRunError(f"{card_id!r} is not a card", "write --card once for each card")
-        found = cards.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
+        found = catalogue.chosen(card_id, known, "--own-cards INTENT reads cards of your own" if own is None else "")
         yield found, described.get(card_id)
 
 

@@ -10,12 +10,17 @@ import threading
 import time
 from pathlib import Path
 from shlex import quote
+from traceback import format_exception
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from gpushare.cli.exits import BrokenOutputError, CouldNotRunError
+from gpushare import __version__
+from gpushare.cli.exits import BrokenOutputError, CouldNotRunError, ExitCode
+from gpushare.core.diagnostics import HintedError
+from gpushare.core.wording import visible
+from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     from gpushare.report.model import Report
@@ -220,3 +225,34 @@ def _redirect_stdout_to_devnull() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
         return
+
+
+class Failure(Struct):
+    """The exit code, the line that says why, the text before it (of a bug its traceback), and the hint. All safe to print."""
+
+    code: ExitCode
+    line: str
+    before: str
+    hint: str
+
+    @property
+    def text(self) -> str:
+        """The whole message."""
+        return f"{self.before}{self.line}\n{hint(self.hint)}"
+
+
+def failure(problem: Exception) -> Failure:
+    """Return what an exception means: the environment's fault or the call's, or any other, which is a bug."""
+    message = str(problem)
+    if isinstance(problem, OSError):
+        file = "" if problem.filename is None else f"{os.fsdecode(problem.filename)}: "
+        message = file + reason(problem)
+    if isinstance(problem, (HintedError, OSError)):
+        advice = problem.hint if isinstance(problem, HintedError) else ""
+        return Failure(code=ExitCode.COULD_NOT_RUN, line=f"gpushare: {visible(message)}", before="", hint=visible(advice))
+    return Failure(
+        code=ExitCode.BUG,
+        line=f"gpushare: this is a bug in gpushare {__version__}, not in your input ({type(problem).__name__})",
+        before="".join(format_exception(problem)),
+        hint="please report it with the text above and the intent that shows it",
+    )

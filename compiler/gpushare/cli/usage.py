@@ -1,19 +1,72 @@
-"""`gpushare usage`: what namespaces held and used of the pools in a month, from Prometheus, with what it costs."""
+"""`gpushare usage`: what namespaces held and used of the pools in a month, from Prometheus, with what it costs.
 
+Also the options of the commands that ask a Prometheus, and what they make: one server.
+"""
+
+import os
 import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
 
 import click
 
-from gpushare.cli import inputs, option_files, options, prometheus_options, streams
+from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import ExitCode
 from gpushare.report import usage as report
 from gpushare.study.measured import usage_report
+from gpushare.study.measured.prometheus import Prometheus
 
 _HOUR = 3600
 _MAX_HOURS = 366 * 24
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
+_MAX_SECONDS = 3600
+
+LOGIN = "http://USER:PASSWORD@HOST logs in, as does a token in $PROMETHEUS_TOKEN."
+
+
+def connection() -> options.Decorator[Any]:
+    """--cluster, --header, --cacert and --timeout."""
+    decorators: list[Callable[[Any], Any]] = [
+        click.option("--cluster", default="", metavar="NAME", help="The label `cluster`, if Prometheus has several clusters."),
+        click.option(
+            "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Send this header, as curl does; repeatable."
+        ),
+        click.option(
+            "--cacert", default="", metavar="FILE", help="CA certificates of Prometheus. Default: those of the system."
+        ),
+        click.option(
+            "--timeout",
+            type=options.number(_MAX_SECONDS),
+            default=120,
+            metavar="SECONDS",
+            help="How long to wait for each answer. Default: 120.",
+        ),
+    ]
+    return lambda command: reduce(lambda made, decorate: decorate(made), reversed(decorators), command)
+
+
+@contextmanager
+def asking(url: str, headers: tuple[str, ...], cacert: str, timeout: int) -> Iterator[Prometheus]:
+    """Yield the server. The progress shown meanwhile is cleared."""
+    token = os.environ.get("PROMETHEUS_TOKEN", "")
+    try:
+        yield Prometheus(url, _headers(headers), token=token, ca_file=cacert, timeout_seconds=timeout)
+    finally:
+        streams.progress("")
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    headers = {}
+    for header in given:
+        name, colon, value = header.partition(":")
+        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise click.UsageError("--header is not of the form 'NAME: VALUE'")
+        headers[name] = value.strip()
+    return headers
 
 
 @click.command(cls=options.Command)
@@ -25,7 +78,7 @@ _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
     metavar="URL",
     envvar="PROMETHEUS_URL",
     required=True,
-    help=f"Its address; default: $PROMETHEUS_URL. {prometheus_options.LOGIN}",
+    help=f"Its address; default: $PROMETHEUS_URL. {LOGIN}",
 )
 @click.option("--month", metavar="YYYY-MM", help="The month, in UTC.")
 @click.option(
@@ -34,7 +87,7 @@ _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])\Z")
 @click.option("--to", "end", metavar="TIME", help="The end of --from, not included.")
 @options.prices()
 @options.product_format("text", "json", "csv")
-@prometheus_options.connection()
+@connection()
 def command(  # noqa: PLR0913, PLR0917 - one for each option
     intent: str,
     overlays: tuple[str, ...],
@@ -80,7 +133,7 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     read = inputs.valid(intent, overlays)
     priced = option_files.prices_of_pools(read.plan, prices)
     pools = [usage_report.facts(pool, priced.get(pool.name)) for pool in read.plan.pools]
-    with prometheus_options.asking(url, headers, cacert, timeout) as prometheus:
+    with asking(url, headers, cacert, timeout) as prometheus:
         found = usage_report.build(prometheus, pools, period, cluster=cluster, tell=streams.progress)
     streams.report(report.report(found, read.plan.intent.name), style)
     if style != "text":

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gpushare.cli.schema import editors_intent
+from gpushare.cli.catalogue import editors_intent
 from gpushare.facts.catalog import cards
 from tests.support.paths import ROOT
 

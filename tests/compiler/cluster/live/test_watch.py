@@ -17,8 +17,8 @@ from tests.support.waiting import PATIENCE, wait_for
 SOON = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import gpushare.cli.status as status
-status._WATCH_SECONDS = 0.05
+from gpushare.cli import live
+live._WATCH_SECONDS = 0.05
 from gpushare.cli import main
 main()
 """

@@ -53,16 +53,10 @@ BY_NAME = {
         "report.status": "nodes of the driver",
     },
     NODE.name: {
-        "adapters.kube.cluster": "the label of a node",
-        "cli.assert_state": "the state that a node must have",
         "cli.wiring": "how each is built",
         "contract.policy": "the fields of a policy",
         "reconcile.backend_gate": "the change from one to the other",
-        "reconcile.observation": "what a node offers",
         "reconcile.release": "the back end of a node without a policy",
-        "reconcile.reconciler": "when a node is as its policy says",
-        "reconcile.rollout_window": "whether a node had a layout",
-        "reconcile.run_context": "whether a node offers anything",
     },
 }
 """Modules outside `backends` that know a back end by name, and for what. All others ask `backends.of`, or `modes`."""

@@ -91,10 +91,7 @@ AMD_BY_NAME = {
         "report/card_view.py": "the facts of its cards",
         "report/effect_words.py": "a change of its stack, in words",
     },
-    "node-runtime/gpushare_node": {
-        "backends/device_plugin.py": "who starts the pods of its device plugin again",
-        "reconcile/release.py": "what divides the GPUs of a node without a policy",
-    },
+    "node-runtime/gpushare_node": {},
 }
 """Modules that know AMD by name, and for what: who adds a vendor looks at each. All others ask the vendor for a trait.
 

@@ -18,7 +18,7 @@ from gpushare_node.backends.backend import (
     Socket,
     about_unregistered,
 )
-from gpushare_node.contract.policy import Policy, Stack
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.reporting.outcome import Unmet, join_first
@@ -183,7 +183,7 @@ class DevicePlugin(NodeBackend):
     def explain(self, pods: Iterable[PodView], policy: Policy) -> str:
         """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them.
 
-        A plugin of the stack `existing` may have any labels, so that none is missed.
+        Where the plugin's pods may have any labels, none is missed.
         """
         vendor = of(policy.vendor)
         if vendor.restarted:
@@ -191,8 +191,7 @@ class DevicePlugin(NodeBackend):
         else:
             found = [pod for pod in pods if not vendor.plugin_apps.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
         if not found:
-            may_have_other_labels = policy.stack in (Stack.EXISTING, Stack.AMD_DEVICE_PLUGIN)
-            return "" if may_have_other_labels else "; the device plugin has no pod on the node"
+            return "; the device plugin has no pod on the node" if policy.stack.labels_plugin else ""
         waiting = [pod for pod in found if pod.phase == "Pending"]
         if not waiting:
             return ""

@@ -6,7 +6,7 @@ from gpushare_node.cli.recap import Printer, to_stdout
 from gpushare_node.cli.run import Exit, Run, read_policy
 from gpushare_node.cli.wiring import NodeApi, backend_of, bounded_driver, folder
 from gpushare_node.contract.names import BACKEND_LABEL, PROFILE_LABEL
-from gpushare_node.contract.policy import Backend, Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import claim, layout_request
 from gpushare_node.reconcile.usage import read_allocated
@@ -63,8 +63,8 @@ def _labels(policy: Policy, node: NodeView) -> list[tuple[str, str, bool]]:
         **({PROFILE_LABEL: policy.profile} if policy.profile else {}),
         **layout_request(policy),
     }
-    if policy.backend is Backend.DRA:
-        exact[BACKEND_LABEL] = policy.backend.value
+    if policy.backend.label is not None:
+        exact[BACKEND_LABEL] = policy.backend.label
     either = node.labels.get(PLUGIN_LABEL) in (f"{policy.profile}-a", f"{policy.profile}-b")
     labels = [(name, value, node.labels.get(name) == value) for name, value in exact.items()]
     if not policy.profile:

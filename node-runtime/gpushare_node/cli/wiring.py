@@ -58,7 +58,7 @@ def backend_of(policy: Policy | None, api: "NodeApi | None" = None, clock: Clock
     files = KubeletFiles(
         read_devices=DevicePlugin().read_checkpoint,
         read_claims=partial(read_claims, policy),
-        needs_claims=chosen is policies.Backend.DRA,
+        needs_claims=chosen.has_claims,
     )
     return _BACKENDS[chosen](policy, files.read_checkpoint, api, clock)
 

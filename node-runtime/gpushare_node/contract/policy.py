@@ -132,12 +132,27 @@ class Stack(StrEnum):
     AMD_DEVICE_PLUGIN = "amd-device-plugin"
     EXISTING = "existing"
 
+    @property
+    def labels_plugin(self) -> bool:
+        """Whether it is known which labels the plugin's pods have."""
+        return self not in (Stack.EXISTING, Stack.AMD_DEVICE_PLUGIN)
+
 
 class Backend(StrEnum):
     """How the pool's GPUs are offered to pods."""
 
     DEVICE_PLUGIN = "device-plugin"
     DRA = "dra"
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether pods get devices by claims, and nodes offer them in slices; else by resources, which are allocatable."""
+        return self is Backend.DRA
+
+    @property
+    def label(self) -> str | None:
+        """The value of `BACKEND_LABEL` with which it may run on a node; None: the node does not have the label."""
+        return self.value if self.has_claims else None
 
 
 class DraShares(StrEnum):

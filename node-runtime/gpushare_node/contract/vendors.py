@@ -72,6 +72,9 @@ class VendorNames(Struct):
 
     partitioner_stops: tuple[str, ...]
     """The host's services that that program stops while it works."""
+    is_made_whole: bool
+    """Whether a node that is released gets whole GPUs again; elsewhere they stay as they are, and what the vendor's own program
+    does not divide a person does."""
 
     device_major: int | None
     """The major number of its character devices; None if it is another in each boot."""
@@ -136,6 +139,7 @@ NVIDIA = VendorNames(
     ),
     partitioner_app="nvidia-mig-manager",
     partitioner_stops=(),
+    is_made_whole=True,
     # Fixed: /proc/devices, and Linux's list of allocated devices.
     device_major=195,
     device_files=b"/dev/nvidia",
@@ -174,6 +178,7 @@ AMD = VendorNames(
     client_apps=frozenset(),
     partitioner_app="device-config-manager",
     partitioner_stops=("amd-metrics-exporter", "gpuagent"),
+    is_made_whole=False,
     device_major=None,
     device_files=b"/dev/kfd",
     reset_command=(),

@@ -34,7 +34,6 @@ from gpushare_node.vendors import is_gpu_resource, of
 _LEAVE_SECONDS = 300.0
 """How long a back end may take to leave: its pod's grace, and what kubelet takes to remove the slices if we cannot."""
 
-_LABELS = {Backend.DEVICE_PLUGIN: None, Backend.DRA: Backend.DRA.value, None: NO_BACKEND}
 _NAME, _APP, _DRIVER = "app.kubernetes.io/name", "app", "kubelet-plugin"
 _MAX_NAMED = 3
 
@@ -274,7 +273,7 @@ class BackendGate(Struct, frozen=False):
         node = cluster.node()
         labels: dict[str, str | None] = {}
         if node.backend is not backend:
-            labels[BACKEND_LABEL] = _LABELS[backend]
+            labels[BACKEND_LABEL] = NO_BACKEND if backend is None else backend.label
         deploys = node.labels.get(PLUGIN_DEPLOY_LABEL)
         if backend is Backend.DEVICE_PLUGIN:
             if deploys == "false" and node.owners.get(PLUGIN_DEPLOY_LABEL) == WRITER:

@@ -12,7 +12,6 @@ from typing import Any
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.backends.backend import CheckpointError, NodeBackend
-from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import BACKEND_LABEL, NOT_READY_TAINTS
 from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
@@ -60,7 +59,7 @@ def observe(
         unknown = str(error)[:_MAX_DETAIL]
     view = build_view(surveys, policy, allocated=find_allocated(holders), pending_modes={})
     offered = backend.advertised(node.allocatable)
-    is_claimed = node.backend is policy.backend is policies.Backend.DRA
+    is_claimed = node.has_claims and policy.backend.has_claims
     affected = frozenset() if is_claimed else find_affected(None, policy, node.labels, offered)
     labels = _labels(policy, node, backend)
     blocker = find_blocker(view, holders, affected)
@@ -69,7 +68,7 @@ def observe(
     resources = backend.expected(policy, missing_gpus(view))
     is_misnamed = bool(layout_request(policy).keys() & labels.keys() & node.labels.keys())
     is_asked = policy.partitioner is Partitioner.CONFIG_MANAGER and (bool(gpus) or is_misnamed)
-    offers = bool(offered) or node.backend is policies.Backend.DRA
+    offers = bool(offered) or node.has_claims
     drains = offers and bool(gpus or affected or labels.keys() & {PLUGIN_LABEL, BACKEND_LABEL} or is_asked)
     found: dict[str, Any] = {
         "pool": policy.pool,

@@ -7,7 +7,7 @@ way out GPU clients are resumed and the journal shows how far the change came; t
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, Cluster, ClusterError, NodeView, PodView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.names import POOL_LABEL, RELEASED_ANNOTATION, RETRY_ANNOTATION, WOULD_ANNOTATION
-from gpushare_node.contract.policy import Backend, Partitioner
+from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.desired_policy import DesiredPolicy
@@ -131,8 +131,8 @@ class _Reconciler(Struct):
             return outcome
         if not is_in_force or not self._is_registered():
             text = f"the layout is in place; the labels are not set, because a request to the API server failed: {error}"
-            is_dra = self.desired.policy.backend is Backend.DRA
-            reason = ConditionReason.WAITING_FOR_SLICES if is_dra else ConditionReason.WAITING_FOR_PLUGIN
+            has_claims = self.desired.policy.backend.has_claims
+            reason = ConditionReason.WAITING_FOR_SLICES if has_claims else ConditionReason.WAITING_FOR_PLUGIN
             return Outcome(reason=reason, message=text)
         return replace(outcome, message=f"{outcome.message} Labels were not checked: {error}")
 

@@ -187,9 +187,6 @@ class Release(Struct):
         return Unmet(reason=ConditionReason.RELEASING, message=f"the device plugin still offers {dead[0]}") if dead else None
 
 
-_WHOLE_BY = {Vendor.NVIDIA: Partitioner.GPUSHARE, Vendor.AMD: Partitioner.NONE}
-"""What divides the GPUs of a node without a policy."""
-
 _MIG_CONFIG = "all-disabled"
 """The config that every mig-manager has."""
 
@@ -228,7 +225,7 @@ def exclusive_of(surveys: Sequence[GpuInfo], pool: str, vendor: Vendor = Vendor.
         card=ExpectedCard(id="unknown", name=name, pci_device_ids=(), memory_mib=None),
         mode=Mode.EXCLUSIVE,
         stack=Stack.GPU_OPERATOR,
-        partitioner=_WHOLE_BY[vendor],
+        partitioner=Partitioner.GPUSHARE if of(vendor).is_made_whole else Partitioner.NONE,
         profile="",
         mig_config=None,
         gpus=tuple(DesiredGpu(index=index, instances=()) for index in indexes),

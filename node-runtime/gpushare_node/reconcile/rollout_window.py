@@ -17,7 +17,7 @@ What the plugin offers at the moment does not count: while it restarts it offers
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.contract.names import PROFILE_LABEL, VENDOR_LABEL
-from gpushare_node.contract.policy import Backend, Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.windows import locate
@@ -51,7 +51,7 @@ class PolicyChange(Struct):
         if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
             return False
         if self.former is None or self.former_view is None:
-            is_known = PROFILE_LABEL in labels or VENDOR_LABEL in labels or backend is Backend.DRA
+            is_known = PROFILE_LABEL in labels or VENDOR_LABEL in labels or self.node.has_claims
             return is_known and not (backend is self.policy.backend and self._restores_published())
         if self.former.is_alike(self.policy):
             return False

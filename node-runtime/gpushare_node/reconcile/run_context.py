@@ -10,7 +10,6 @@ from typing import Protocol
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, NodeView, PodView, Taint
 from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, NodeBackend, Socket
-from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
 from gpushare_node.contract.reasons import ConditionReason
@@ -260,7 +259,7 @@ class RunContext(Struct, frozen=False):
 
     def offers(self, node: NodeView) -> bool:
         """Return whether the node offers GPUs to pods, by whichever back end."""
-        return node.backend is policies.Backend.DRA or bool(self.deps.backend.advertised(node.allocatable))
+        return node.has_claims or bool(self.deps.backend.advertised(node.allocatable))
 
     @property
     def yields_to_other_nodes(self) -> bool:

@@ -23,7 +23,6 @@ AMD = GpuVendor(
     tool="amd-smi",
     shown_by=("ls", "/dev/kfd", "/dev/dri"),
     has_shares=False,
-    is_made_whole=False,
     compute_modes=MANAGER_MODES,
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
 )

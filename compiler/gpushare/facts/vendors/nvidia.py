@@ -14,7 +14,6 @@ NVIDIA = GpuVendor(
     tool="nvidia-smi",
     shown_by=("nvidia-smi", "-L"),
     has_shares=True,
-    is_made_whole=True,
     workload_label="nvidia.com/gpu.workload.config",
     vgpu_label="nvidia.com/vgpu.config",
 )

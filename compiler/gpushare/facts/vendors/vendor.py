@@ -20,8 +20,7 @@ class GpuVendor(VendorNames):
     `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
 
     `has_shares`: the plugin offers a device to several containers, whose caps the node runtime enforces; elsewhere the driver
-    bounds a device. `is_made_whole`: a node that is released gets whole GPUs again; elsewhere they stay as they are, and what
-    its own partitioner does not divide a person does.
+    bounds a device.
     """
 
     name: str
@@ -32,7 +31,6 @@ class GpuVendor(VendorNames):
     tool: str
     shown_by: tuple[str, ...]
     has_shares: bool
-    is_made_whole: bool
     workload_label: str = ""
     vgpu_label: str = ""
     compute_modes: frozenset[str] = frozenset()

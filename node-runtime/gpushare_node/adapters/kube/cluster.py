@@ -18,7 +18,7 @@ from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.vendors import LAYOUT_TAINTS, of
 
-_BACKENDS = {backend.value: backend for backend in Backend}
+_BACKENDS = {backend.label: backend for backend in Backend}
 PLUGIN_DEPLOY_LABEL = f"{of(Vendor.NVIDIA).deploy_labels}device-plugin"
 """Whether gpu-operator runs its device plugin on the node."""
 PLUGIN_LABEL = of(Vendor.NVIDIA).plugin_label
@@ -66,7 +66,12 @@ class NodeView(Struct):
     def backend(self) -> Backend | None:
         """Which back end may offer the node's GPUs; None: neither may."""
         label = self.labels.get(BACKEND_LABEL)
-        return None if label == NO_BACKEND else _BACKENDS.get(label or "", Backend.DEVICE_PLUGIN)
+        return None if label == NO_BACKEND else _BACKENDS.get(label, _BACKENDS[None])
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether the node's GPUs may be offered to claims."""
+        return self.backend is not None and self.backend.has_claims
 
     def describe_drift(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Return a text for each of these labels that is missing or has another value now.

@@ -69,7 +69,7 @@ def _perform(run: Run) -> int:
 
             return enforce(run)
         case _:
-            from gpushare_node.cli.release import release
+            from gpushare_node.cli.apply import release
 
             return release(run)
 

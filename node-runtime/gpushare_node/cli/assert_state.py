@@ -2,8 +2,7 @@
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, ClusterError, NodeView
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.cli.recap import Printer, to_stdout
-from gpushare_node.cli.run import Exit, Run, read_policy
+from gpushare_node.cli.run import Exit, Printer, Run, read_policy, to_stdout
 from gpushare_node.cli.wiring import NodeApi, backend_of, bounded_driver, folder
 from gpushare_node.contract.names import BACKEND_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Policy

@@ -7,8 +7,7 @@ from functools import partial
 
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, NodeView, PodView
 from gpushare_node.adapters.kube.node_client import ObservedNode
-from gpushare_node.cli.recap import Printer
-from gpushare_node.cli.run import Exit, Run
+from gpushare_node.cli.run import Exit, Printer, Run
 from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, backend_of, open_driver
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason

@@ -13,10 +13,10 @@ from typing import Protocol, assert_never
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, PodView
 from gpushare_node.adapters.procs.processes import GpuUse, Processes, ProcessIdentity, Signal, SignalResult
 from gpushare_node.contract.struct import Struct, field
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce.identities import PodIndex
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, ContainerId, GuardInput, Process
 from gpushare_node.guard.process_list import Mps

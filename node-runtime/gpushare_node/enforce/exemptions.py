@@ -14,7 +14,7 @@ from gpushare_node.adapters.kube.informers import NodeInformer
 from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import Clock
-from gpushare_node.enforce.work_queue import WorkQueue
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.guard.inputs import Cap, CapAction, Exemption
 
 SLACK_SECONDS = 60.0

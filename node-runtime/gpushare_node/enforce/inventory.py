@@ -14,14 +14,16 @@ from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint, Checkpoint
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.tenancy import UNKNOWN, Tenancy
-from gpushare_node.enforce.claims import Allocations, KnownClaims, known_claims
 from gpushare_node.enforce.exemptions import FirstCaps, WallClock
 from gpushare_node.enforce.grants import (
+    Allocations,
+    KnownClaims,
     Noticed,
     Profiles,
     by_container,
     foreign_ids,
     grant,
+    known_claims,
     profiles,
     sandbox_grants,
     terms,

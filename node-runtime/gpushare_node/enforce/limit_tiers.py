@@ -13,9 +13,9 @@ from functools import partial
 from gpushare_node.contract.policy import Mechanism, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, GuardInput, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.reporting.outcome import Unmet

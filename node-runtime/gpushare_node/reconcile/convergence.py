@@ -7,23 +7,21 @@ from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, NodeView
 from gpushare_node.contract.names import NOT_READY_TAINTS, RETRY_ANNOTATION
-from gpushare_node.contract.policy import Partitioner, Policy
+from gpushare_node.contract.policy import DesiredPolicy, Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
-from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
 from gpushare_node.gpus.view import GpuView, is_converged, missing_gpus, worst
 from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import ConfigManager
-from gpushare_node.reconcile.drain import Drain, DrainRequest
+from gpushare_node.reconcile.drain import Drain, DrainRequest, PolicyChange
 from gpushare_node.reconcile.partitioning import HardwareChange
 from gpushare_node.reconcile.publication import ProfilePublication
-from gpushare_node.reconcile.rollout_window import PolicyChange, change_seconds
 from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
-from gpushare_node.vendors import LAYOUT_TAINTS
+from gpushare_node.vendors import LAYOUT_TAINTS, of
 
 _BACKING_OFF = (
     "attempts have failed under this policy and driver, and the next is not due yet; the annotation "
@@ -88,7 +86,7 @@ class _Convergence(Struct, frozen=False):
         if needs_drain:
             drain.taint_if_wrong()
             # An attempt whose backoff ends below changes GPUs without a drain.
-            drain.await_window(change_seconds(policy))
+            drain.await_window(of(policy.vendor).window_seconds)
         is_backing_off = hardware.is_backing_off(view)
         if needs_drain and not is_backing_off:
             view = drain.run(view)

@@ -5,21 +5,114 @@ It changes no hardware, and a drain that fails leaves the node as it was.
 
 from collections.abc import Callable
 
+from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import NodeView
 from gpushare_node.backends.backend import CheckpointError
+from gpushare_node.contract.names import PROFILE_LABEL, VENDOR_LABEL
 from gpushare_node.contract.policy import OnBusy, Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.windows import locate
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.view import GpuView, is_converged
-from gpushare_node.membership import Standing, claim
-from gpushare_node.partition.operations import ChangeModes, DestroyInstance, DisableMig
-from gpushare_node.reconcile import client_pause, rollout_window
+from gpushare_node.membership import Standing, claim, layout_request
+from gpushare_node.partition.operations import ChangeModes, CreateInstance, DestroyInstance, DisableMig
+from gpushare_node.partition.state import Gpu
+from gpushare_node.reconcile import client_pause
 from gpushare_node.reconcile.run_context import DrainEvictions, RunContext
 from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker, without_lost
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.vendors import of
+
+# When a change of a node may begin: which changes the pool's `paused` and `windows` hold back, and whether they do so now.
+#
+# Held back is what takes a layout, or the plugin's config, from a node that has one of ours. Not held back:
+#
+# - a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
+# - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
+# - a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the
+#   others still serve tenants, and another layout waits;
+# - a node on which neither back end may offer GPUs: the label says that a change has begun;
+# - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is at that time: the node
+#   is out of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are
+#   missing;
+# - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
+#
+# What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.
+
+
+class PolicyChange(Struct):
+    """A change of a node from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each.
+
+    Where the back end changes, the node's label says whose offer the change takes away.
+    """
+
+    policy: Policy
+    former: Policy | None
+    view: GpuView
+    former_view: GpuView | None
+    node: NodeView
+    journal: Journal | None
+
+    @property
+    def is_disruptive(self) -> bool:
+        """Whether the pool's rollout settings hold it back."""
+        labels, backend = self.node.labels, self.node.backend
+        if backend is None:
+            return False
+        if self.journal is not None and self.journal.is_changing and self.journal.is_new_layout:
+            return False
+        if self.former is None or self.former_view is None:
+            is_known = PROFILE_LABEL in labels or VENDOR_LABEL in labels or self.node.has_claims
+            return is_known and not (backend is self.policy.backend and self._restores_published())
+        if self.former.is_alike(self.policy):
+            return False
+        if self.former.backend is not self.policy.backend:
+            return backend is not self.policy.backend
+        requested = layout_request(self.policy).items() - layout_request(self.former).items()
+        is_requested = bool(requested) and requested <= labels.items()
+        return not (is_requested or self._is_changed(self.former_view) or _is_lost(self.former, self.former_view))
+
+    def _restores_published(self) -> bool:
+        """Without the former policy: whether nothing goes, and what the node's label names stays."""
+        published = {PROFILE_LABEL: self.policy.profile} if self.policy.profile else layout_request(self.policy)
+        creates_only = all(isinstance(operation, CreateInstance) for operation in self.view.plan.operations)
+        return creates_only and not self.view.compute_modes and published.items() <= self.node.labels.items()
+
+    def _is_changed(self, former_view: GpuView) -> bool:
+        """Whether the hardware has the desired layout already, which is not the former one."""
+        return not self.view.plan.operations and not self.view.compute_modes and bool(former_view.plan.operations)
+
+
+def _is_lost(former: Policy, view: GpuView) -> bool:
+    """Whether no GPU that should be divided by the former policy is. What a faulty one has is not known."""
+    divided = {gpu.index for gpu in former.gpus if gpu.instances or (gpu.partition is not None and gpu.partition.devices > 1)}
+    known = [gpu for gpu in view.state.gpus if gpu.index in divided and gpu.fault is None]
+    return bool(known) and not any(_is_divided(gpu) for gpu in known)
+
+
+def _is_divided(gpu: Gpu) -> bool:
+    has_instances = gpu.mig is not None and gpu.mig.current and bool(gpu.mig.instances)
+    return has_instances or (gpu.modes is not None and gpu.modes.devices > 1)
+
+
+def check_window(policy: Policy, now: float, seconds: float) -> None:
+    """Raise Blocked if a disruptive change that takes so long may not begin at `now`, in seconds since 1970."""
+    rollout = policy.rollout
+    if rollout.is_paused:
+        raise Blocked(ConditionReason.ROLLOUT_PAUSED, f"the rollout of pool {policy.pool} is paused", is_unchanged=True)
+    if not rollout.windows:
+        return
+    position = locate(rollout.windows, now)
+    if position.left_seconds and position.left_seconds >= seconds:
+        return
+    unknown = f"the time zone database has no {', '.join(position.unknown_zones)}" if position.unknown_zones else ""
+    if position.opens_at is None:
+        raise Blocked(ConditionReason.TIME_ZONE_UNKNOWN, unknown or "no window ever opens", is_unchanged=True)
+    text = f"the next window of pool {policy.pool} opens {position.opening}"
+    if position.left_seconds:
+        text = f"the open window closes before drain and change could end; {text}"
+    raise Blocked(ConditionReason.WAITING_FOR_WINDOW, "; ".join(filter(None, (text, unknown))), is_unchanged=True)
 
 
 class DrainRequest(Struct):
@@ -80,7 +173,7 @@ class Drain(Struct, frozen=False):
             return
         context, rollout = self.context, self.request.policy.rollout
         try:
-            rollout_window.check(self.request.policy, context.deps.wall(), seconds)
+            check_window(self.request.policy, context.deps.wall(), seconds)
         except Blocked:
             context.opens_at = locate(rollout.windows, context.deps.wall()).opens_at
             # In the next window the node is drained again.
@@ -93,7 +186,7 @@ class Drain(Struct, frozen=False):
         Blocked, with nothing changed, if that cannot be reached now, or before the window closes.
         """
         seconds = self._patience()
-        self.await_window(seconds + rollout_window.change_seconds(self.request.policy))
+        self.await_window(seconds + of(self.request.policy.vendor).window_seconds)
         if not seconds or (self._must_queue() and self._gives_way()):
             # A node that does not wait, or not yet, takes no taint and no slot before its GPUs are free.
             self._await(0.0, is_last=False)
@@ -132,7 +225,7 @@ class Drain(Struct, frozen=False):
         patience, windows = self._patience(), self.request.policy.rollout.windows
         if not self.request.is_disruptive or not windows:
             return patience
-        needed = patience + rollout_window.change_seconds(self.request.policy)
+        needed = patience + of(self.request.policy.vendor).window_seconds
         left = locate(windows, self.context.deps.wall()).left_seconds - needed
         return min(patience, max(1.0, left / 2))
 

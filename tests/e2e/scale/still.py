@@ -8,7 +8,7 @@ from gpushare.facts.catalog import cards
 from gpushare_node.adapters.host.programs import Machine
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.work_queue import WorkQueue
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.guard.process_list import Device
 from gpushare_node.partition.state import Placement, Profile
 from gpushare_node.vendors.driver import Activation, ComputeInstance, ComputeMode, GpuInfo, GpuInstance, MigInfo, Versions

@@ -24,7 +24,7 @@ pynvml.CDLL = lambda name: ctypes.CDLL(os.path.join(os.environ.get("LD_LIBRARY_P
 """
 """A process reads LD_LIBRARY_PATH when it is started, and a forked one has been started with another."""
 _PRELOADED = (
-    *(f"gpushare_node.cli.{name}" for name in ("apply", "assert_state", "enforce", "export", "release")),
+    *(f"gpushare_node.cli.{name}" for name in ("apply", "assert_state", "enforce", "export")),
     "pynvml",
     "gpushare_node.vendors.nvidia.session",
     "kubernetes.client",

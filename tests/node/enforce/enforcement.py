@@ -18,9 +18,9 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.policy import Policy, read
 from gpushare_node.contract.reasons import ConditionReason
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.vendors.bounded_driver import BoundedDriver

@@ -12,9 +12,17 @@ from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointErr
 from gpushare_node.backends.dra.claims import read_claims
 from gpushare_node.contract import tenancy
 from gpushare_node.contract.policy import Policy
-from gpushare_node.enforce.claims import joint_budgets, known_claims
 from gpushare_node.enforce.exemptions import WallClock
-from gpushare_node.enforce.grants import Granted, by_container, foreign_ids, grant, sandbox_grants, terms
+from gpushare_node.enforce.grants import (
+    Granted,
+    by_container,
+    foreign_ids,
+    grant,
+    joint_budgets,
+    known_claims,
+    sandbox_grants,
+    terms,
+)
 from gpushare_node.guard.inputs import ContainerId
 from tests.node.backends.dra.claim_files import DRIVER, copy, recorded
 from tests.node.enforce.enforcement import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
-from gpushare_node.enforce.work_queue import WorkQueue
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives

@@ -22,10 +22,10 @@ from gpushare_node.adapters.procs.mps import HostMpsControl
 from gpushare_node.contract.names import POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import SystemClock, wall_seconds
+from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce import inventory, node_monitor
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.node_monitor import NodeMonitor
-from gpushare_node.enforce.work_queue import WorkQueue
 from gpushare_node.gpus.view import build_view
 from gpushare_node.guard.inputs import Settings
 from tests.node.adapters.kube.kube_fixture import NoStore, await_that, connect

@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.evaluator import keep_debts, restore_debts
+from gpushare_node.enforce.enforcer import keep_debts, restore_debts
 from gpushare_node.guard.inputs import Cap, CapAction, Grant, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PodEvent
-from gpushare_node.reconcile.manager_answer import AnswerFacts, ManagerAnswer, ManagerEvent, Verdict, find_event
+from gpushare_node.reconcile.config_manager import AnswerFacts, ManagerAnswer, ManagerEvent, Verdict, find_event
 
 WRONG = "GPU 0 has SPX/NPS1"
 OURS, OTHER = "cpx-nps4-8-01234567", "spx-nps1-8-01234567"

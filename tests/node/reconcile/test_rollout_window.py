@@ -19,7 +19,7 @@ from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition import plan
 from gpushare_node.partition.state import Fault, FaultKind, Gpu, Mig, NodeGpus
-from gpushare_node.reconcile.rollout_window import PolicyChange
+from gpushare_node.reconcile.drain import PolicyChange
 from gpushare_node.reporting.outcome import Status, StepResult
 from tests.node.gpus.gpu_node import A100, IDS
 from tests.node.reconcile.loop_node import NAME, SEVEN, TWO, LoopNode, mig, rollout, whole

@@ -8,10 +8,9 @@ from ctypes import byref
 
 from gpushare_node.partition.state import Fault, FaultKind
 from gpushare_node.vendors.driver import SESSION_OVER, Code, ComputeMode, DriverError, GpuInfo, MigInfo
-from gpushare_node.vendors.nvidia.instances import read_instances
+from gpushare_node.vendors.nvidia.instances import ProfileInfo, read_instances, read_profiles
 from gpushare_node.vendors.nvidia.library import Handle, Library
 from gpushare_node.vendors.nvidia.process_lists import ProcessLists
-from gpushare_node.vendors.nvidia.profiles import ProfileInfo, read_profiles
 
 _ALL_ONES = (1 << 64) - 1
 _ASKABLE_WITHOUT_MIG = 199

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import NodeView
-from gpushare_node.adapters.kube.node_affinity import is_selected, matches
+from gpushare_node.adapters.kube.node_client import is_selected, matches
 
 
 def node(**labels: str) -> NodeView:

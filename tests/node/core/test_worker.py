@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from gpushare_node.core.clock import Stopped
-from gpushare_node.enforce.work_queue import WorkQueue
+from gpushare_node.core.worker import WorkQueue
 from tests.support.waiting import wait_for
 
 

@@ -9,7 +9,8 @@ import click
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.facts.catalog import cards
-from gpushare.report import advice, card_facts, comparison, drift, images, simulation, size, status, usage
+from gpushare.report import advice, comparison, drift, images, simulation, size, status, usage
+from gpushare.report import cards as cards_report
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -112,7 +113,7 @@ def commands_page() -> str:
 DOCUMENTS = (
     comparison.DOCUMENT,
     advice.DOCUMENT,
-    card_facts.DOCUMENT,
+    cards_report.DOCUMENT,
     drift.DOCUMENT,
     images.DOCUMENT,
     simulation.DOCUMENT,

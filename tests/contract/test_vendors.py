@@ -88,7 +88,7 @@ AMD_BY_NAME = {
         "cluster/live/reader.py": "how they are read",
         "cluster/live/rights.py": "the right to read them",
         "cluster/live/snapshot.py": "what could not be read",
-        "report/card_view.py": "the facts of its cards",
+        "report/cards.py": "the facts of its cards",
         "report/effect_words.py": "a change of its stack, in words",
     },
     "node-runtime/gpushare_node": {},

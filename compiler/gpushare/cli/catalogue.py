@@ -1,6 +1,5 @@
 """What gpushare knows without an intent: `cards`, with every layout that MIG can make of one, `schema` and `completion`."""
 
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -14,7 +13,7 @@ from gpushare.core import emit, resources
 from gpushare.facts.catalog import card_search, cards
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.reading import schema
-from gpushare.report import card_facts, card_view, terminal
+from gpushare.report import cards as report
 
 
 def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -42,14 +41,8 @@ def cards_command(card: str | None, style: str) -> ExitCode:
       2  there is no such card
     """
     known = {name: chosen(name) for name in (cards.ids() if card is None else (card,))}
-    if style == "json":
-        entries = {name: (one, None if card is None else card_view.layouts(one)) for name, one in known.items()}
-        streams.product(emit.json_text(card_facts.DOCUMENT.write(entries)))
-        return ExitCode.DONE
-    text_style = terminal.detect_style(sys.stdout)
-    streams.page(
-        card_view.render(known[card], text_style) if card is not None else card_view.overview(known.values(), text_style)
-    )
+    found = report.overview(known) if card is None else report.report(known[card])
+    streams.report(found, style, is_paged=True)
     return ExitCode.DONE
 
 

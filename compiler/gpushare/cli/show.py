@@ -3,17 +3,14 @@
 `gpushare claims`: the claim templates of the pools of DRA for a namespace.
 """
 
-import sys
-
 import click
 
 from gpushare.cli import inputs, option_files, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
-from gpushare.render import offer
 from gpushare.render.stacks import dra
-from gpushare.report import plan_view, terminal
+from gpushare.report import show as report
 
 
 @click.command(cls=options.Command)
@@ -49,15 +46,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     read = inputs.valid(intent, overlays, strict=strict)
     priced = option_files.prices_of_pools(read.plan, prices)
     plan = inputs.only(read.plan, pools) if pools else read.plan
-    if style == "json":
-        streams.product(emit.json_text(offer.offer(plan, priced)))
-    elif style == "html":
-        from gpushare.report import show_page  # noqa: PLC0415 - as above
-
-        warnings = [one for one in read.findings if not is_error(one)]
-        streams.product(show_page.page(plan, warnings, streams.time_of_output(), priced))
-    else:
-        streams.page(plan_view.render(plan, terminal.detect_style(sys.stdout), priced))
+    warnings = [one for one in read.findings if not is_error(one)]
+    streams.report(report.report(plan, warnings, priced), style, is_paged=True)
     return ExitCode.DONE
 
 

@@ -51,7 +51,7 @@ from gpushare.report.model import (
     T,
     Table,
 )
-from gpushare.report.plan_view import known, ranges
+from gpushare.report.pool_facts import known, ranges
 from gpushare.report.setting_words import format_file, format_setting
 from gpushare.resolved.plan import DevicePlan
 from gpushare_node.contract.policy import Action, OnBusy
@@ -357,7 +357,7 @@ def _maps(pool: PoolChange, entries: Sequence[PoolSide | None], catalog: Catalog
         marks = dict.fromkeys(change.destroyed, "gone"), dict.fromkeys(change.created, "new")
         shown = before.get(gpu, []), _placed(after.get(gpu, []), change)
         maps = [
-            Map(cells=_cells(devices, geometry, mark), mode=mode)
+            _map(devices, geometry, mark, mode)
             for devices, geometry, mark, mode in zip(shown, geometries, marks, modes, strict=True)
         ]
         if maps[0] != maps[1]:
@@ -370,12 +370,12 @@ def _maps(pool: PoolChange, entries: Sequence[PoolSide | None], catalog: Catalog
         yield Sides(title=f"GPU {ranges(indexes)}", sides=sides)
 
 
-def _cells(
-    devices: Sequence[DevicePlan], geometry: Geometry | None, marks: Mapping[tuple[str, int], str]
-) -> Sequence[Mapping[str, Any]]:
-    """Return the map of one side of a GPU; none if this side has no such pool."""
+def _map(devices: Sequence[DevicePlan], geometry: Geometry | None, marks: Mapping[tuple[str, int], str], mode: str) -> Map:
+    """Return the map of one side of a GPU; without cells if this side has no such pool."""
     has_mig = any(device.profile for device in devices)
-    return pool_facts.cells(devices, geometry if has_mig else None, lambda one: marks.get((one.profile or "", one.start), ""))
+    return pool_facts.drawn(
+        devices, geometry if has_mig else None, mark=lambda one: marks.get((one.profile or "", one.start), ""), mode=mode
+    )
 
 
 def _devices(entry: PoolSide | None) -> dict[int, list[DevicePlan]]:

@@ -1,24 +1,17 @@
 """Bars of memory slices: the instances of a GPU and its free slices, to scale. Draws text, decides nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpushare.core import palette
+from gpushare.report.model import Cell, Map
 from gpushare.report.terminal import DIM, Style, pad, width
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import NOTHING, Struct
 
 _MAX_SEGMENTS = 8
 """With more replicas than these, their number alone says how many."""
+_WHOLE = 8
+"""The number of slices of most cards: GPUs without slices are drawn as wide."""
 _SHADES = palette.DARK
-
-
-class Cell(Struct):
-    """A range of slices: `labels` are its lines, empty if it is not used. `profile` has its colour, `replicas` divide it."""
-
-    start: int
-    size: int
-    labels: tuple[str, ...] = ()
-    profile: str | None = None
-    replicas: int = 1
 
 
 class _Strokes(Struct):
@@ -30,10 +23,17 @@ class _Strokes(Struct):
     down: str
     divider: str
     unused: str
+    signs: Mapping[str, str] = NOTHING
+
+    def written(self, label: str) -> str:
+        """Return the label in characters that the terminal has."""
+        for sign, text in self.signs.items():
+            label = label.replace(sign, text)
+        return label
 
 
 _BOXES = _Strokes(top="┌┬┐", bottom="└┴┘", across="─", down="│", divider="┊", unused="░")
-_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", divider=":", unused=".")
+_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", divider=":", unused=".", signs={"×": "x", "≤": "<="})
 
 
 def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int], ...]:
@@ -53,13 +53,14 @@ def segments(replicas: int) -> int:
     return replicas if replicas <= _MAX_SEGMENTS else 1
 
 
-def bar(cells: Iterable[Cell], units: int, style: Style, *, indent: int = 2, framed: bool = True) -> str:
+def bar(one: Map, style: Style) -> str:
     """Return the cells to scale over all slices, unused ranges filled; without a frame only what is inside it."""
     strokes = _BOXES if style.boxes else _ASCII
-    placed = list(cells)
-    placed += [Cell(start=start, size=size) for start, size in gaps(((cell.start, cell.size) for cell in placed), units)]
-    placed.sort(key=lambda cell: cell.start)
-    per_unit = unit_cells(units, style, indent)
+    wide = 1 if one.slices else max(_WHOLE // len(one.cells), 1)
+    units = one.slices or wide * len(one.cells)
+    # A unit and its border; bars are never wider than 100.
+    per_unit = wide * max(2, (min(style.columns, 100) - one.indent - 1) // units)
+    placed = filled(one)
     rooms = [cell.size * per_unit - 1 for cell in placed]
     columns = [_column(cell, room, strokes) for cell, room in zip(placed, rooms, strict=True)]
     height = max(map(len, columns))
@@ -69,14 +70,16 @@ def bar(cells: Iterable[Cell], units: int, style: Style, *, indent: int = 2, fra
         for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)
     ]
     lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
-    if framed:
+    if one.is_framed:
         lines = [_edge(rooms, strokes.top, strokes.across), *lines, _edge(rooms, strokes.bottom, strokes.across)]
-    return "".join(f"{' ' * indent}{line}\n" for line in lines)
+    return "".join(f"{' ' * one.indent}{line}\n" for line in lines)
 
 
-def unit_cells(units: int, style: Style, indent: int) -> int:
-    """Return how many terminal cells one slice takes, its border included; bars are never wider than 100."""
-    return max(2, (min(style.columns, 100) - indent - 1) // units)
+def filled(one: Map) -> list[Cell]:
+    """Return the cells and the slices that are not used, in order."""
+    taken = [(cell.start, cell.size) for cell in one.cells]
+    unused = [] if one.slices is None else [Cell(start=start, size=size) for start, size in gaps(taken, one.slices)]
+    return sorted([*one.cells, *unused], key=lambda cell: cell.start)
 
 
 def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
@@ -88,7 +91,7 @@ def _column(cell: Cell, room: int, strokes: _Strokes) -> list[str]:
     """Return the cell's lines, each as wide as the cell; a label that is too long continues in the next line."""
     if not cell.labels:
         return [strokes.unused * room]
-    pieces = [piece for label in cell.labels for piece in _wrapped(label, room)]
+    pieces = [piece for label in cell.labels for piece in _wrapped(strokes.written(label), room)]
     lines = [pad(" " * ((room - width(piece)) // 2) + piece, room) for piece in pieces]
     return [*lines, *_divided(segments(cell.replicas), room, strokes.divider)]
 

@@ -13,6 +13,9 @@ from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 T = TypeVar("T")
 
+POOL, RESOURCE = "⟨pool⟩", "⟨resource⟩"
+"""Where names are written into a text: characters that no name has."""
+
 
 class Format(Flag):
     """The formats that show a part of a report, or a column."""
@@ -29,8 +32,8 @@ class Column(Generic[T], Struct):
 
     `header` is that of the text; the page writes it in small letters, unless it has its own: texts of ours, never of an input.
     `is_number`: aligned to the right. `is_droppable`: left out of a narrow terminal, before others are cut; `is_uncut`: never
-    cut. `is_wide`: in the text only where the table is wide. `is_code`: names that people copy. `meter`: what is used, of how
-    much; the page draws it beside the value.
+    cut; `is_continued`: goes on in rows of its own. `is_wide`: in the text only where the table is wide. `is_code`: names that
+    people copy. `meter`: what is used, of how much; the page draws it beside the value.
     """
 
     header: str
@@ -40,6 +43,7 @@ class Column(Generic[T], Struct):
     is_number: bool = False
     is_droppable: bool = False
     is_uncut: bool = False
+    is_continued: bool = False
     is_wide: bool = False
     is_code: bool = False
     meter: Callable[[T], tuple[int, int]] | None = None
@@ -131,6 +135,45 @@ class Drawing(ReportPart):
     top: str = ""
 
 
+class Cell(Struct):
+    """A range of a GPU's memory slices: `labels` are its lines, `profile` has its colour, `replicas` divide it.
+
+    Without labels it is not used. `mark` says in a word what happens to it.
+    """
+
+    start: int
+    size: int
+    labels: tuple[str, ...] = ()
+    profile: str | None = None
+    replicas: int = 1
+    mark: str = ""
+
+
+class Map(ReportPart):
+    """The memory of a GPU, or of several that are alike, to scale.
+
+    `slices`: how many the GPU has, None if its cells share all of it. `aside` follows the title. The text draws nothing
+    without cells; `indent` and `is_framed` are the text's. `mode` is the kind of `pool_facts.mode`, if it is not the card's.
+    """
+
+    kind = "map"
+    cells: Sequence[Cell]
+    slices: int | None
+    title: str = ""
+    aside: str = ""
+    mode: str = ""
+    indent: int = 2
+    is_framed: bool = True
+
+
+class Warnings(ReportPart):
+    """Findings on the page: code, message, and what to do."""
+
+    kind = "warnings"
+    where: Format = Format.PAGE
+    entries: Sequence[tuple[str, str, Sequence[str]]]
+
+
 class Legend(ReportPart):
     """What the colours of drawings mean: classes of the style and words."""
 
@@ -139,13 +182,22 @@ class Legend(ReportPart):
     entries: Sequence[tuple[str, str]]
 
 
-class Map(ReportPart):
-    """A GPU to scale: the cells of `pool_facts.cells`, in which whole GPUs have the colour of the mode."""
+class Snippet(Struct):
+    """A text to copy, folded at the end of a card; `what` it is, and `notes` that follow it.
 
-    kind = "map"
-    where: Format = Format.PAGE
-    cells: Sequence[Mapping[str, Any]]
-    mode: str = ""
+    It has POOL and RESOURCE in place of the name of the card's first pool and of `resource`: a page of many cards has each such
+    text once, and its script writes the names.
+    """
+
+    title: str
+    what: str
+    text: str
+    resource: str
+    notes: Sequence[str] = ()
+
+    def of(self, pool: str) -> str:
+        """Return the text for this pool."""
+        return self.text.replace(POOL, pool).replace(RESOURCE, self.resource)
 
 
 class PoolCard(ReportPart):
@@ -168,6 +220,7 @@ class PoolCard(ReportPart):
     fact: str = ""
     aside: str = ""
     text: str = ""
+    snippet: Snippet | None = None
     alike: Sequence["PoolCard"] = ()
 
 

@@ -1,30 +1,22 @@
 """What reports say of pools, on every page: modes and their colours, sums of memory, nodes, and maps of GPUs to scale."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from gpushare.core import palette
 from gpushare.core.units import MemoryTotals
-from gpushare.core.wording import gib, join_first, visible
+from gpushare.core.wording import gib, join_first, mib, visible
+from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Geometry
 from gpushare.offering import modes
-from gpushare.report import memory_map, plan_view
-from gpushare.report.terminal import Style
+from gpushare.report import memory_map
+from gpushare.report.model import Cell, Map
 from gpushare.resolved.plan import DevicePlan
 
-_MAX_NAMED = 2
-"""Pools that the heading of several equal pools names."""
 _MAX_NODES = 8
 """Nodes that a pool's card names."""
 _REQUIREMENTS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
-
-
-def heading(names: Sequence[str], nodes: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a template needs of the pools of one card. `nodes` says which nodes a pool has."""
-    shown = list(map(visible, names))
-    several = [{"name": visible(name), "nodes": visible(nodes[name])} for name in names] if len(names) > 1 else ()
-    where = "" if several else visible(nodes[names[0]])
-    return {"name": join_first(shown, _MAX_NAMED), "id": shown[0], "names": several, "where": where}
 
 
 def nodes_text(labels: Mapping[str, str], expressions: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -72,39 +64,66 @@ def memory_line(parts: Sequence[MemoryTotals], whose: str) -> str:
     return f"Memory of {whose}: " + ", ".join(f"{name} {value}" for name, value in memory(parts).items())
 
 
-def memory_facts(parts: Sequence[MemoryTotals]) -> list[dict[str, str]]:
-    """Return the same for a template of its own."""
-    return [{"name": name, "value": value} for name, value in memory(parts).items()]
-
-
 def _sum(sizes: Sequence[int | None]) -> str:
     known = [size for size in sizes if size is not None]
     return gib(sum(known)) + ("" if len(known) == len(sizes) else " + ?") if known or not sizes else "?"
 
 
-def cells(
-    devices: Iterable[DevicePlan], geometry: Geometry | None, mark: Callable[[DevicePlan], str] = lambda _device: ""
-) -> list[Mapping[str, Any]]:
-    """Return the map of one GPU, from its first memory slice to its last; `geometry` is None for a GPU without MIG.
+def drawn(  # noqa: PLR0913 - the fields of a map
+    devices: Iterable[DevicePlan],
+    geometry: Geometry | None,
+    *,
+    mark: Callable[[DevicePlan], str] = lambda _device: "",
+    title: str = "",
+    aside: str = "",
+    mode: str = "",
+) -> Map:
+    """Return the map of a GPU with these devices; `geometry` is None for a GPU without MIG.
 
     `mark` says in a word what happens to a device.
     """
-    placed = {device.start: _cell(device, mark(device)) for device in devices}
-    if geometry is not None:
-        free = memory_map.gaps(((start, cell["size"]) for start, cell in placed.items()), geometry.units)
-        placed |= {start: _unused(size) for start, size in free}
-    return [placed[start] for start in sorted(placed)]
+    # Of the places on demand, which overlap, one for each slice.
+    by_start = {device.start: device for device in devices}
+    cells = [
+        Cell(
+            start=device.start,
+            size=1 if geometry is None else device.size,
+            labels=_labels(device),
+            profile=device.profile,
+            replicas=device.replicas,
+            mark=mark(device),
+        )
+        for device in by_start.values()
+    ]
+    return Map(cells=tuple(cells), slices=None if geometry is None else geometry.units, title=title, aside=aside, mode=mode)
 
 
-def _unused(size: int) -> Mapping[str, Any]:
-    return {"colour": "unused", "size": size, "lines": ("unused",), "mark": "", "shares": 1}
+def _labels(device: DevicePlan) -> tuple[str, ...]:
+    """Return name and replicas, and the memory, or the cap if one container may use less than all of it."""
+    name = (device.profile or "whole GPU") + (f"×{device.replicas}" if device.replicas > 1 else "")
+    return name, mib(device.memory_mib) if device.cap_mib is None else f"≤{device.cap_mib}Mi"
 
 
-def _cell(device: DevicePlan, mark: str) -> Mapping[str, Any]:
-    return {
-        "colour": palette.css_class(palette.kind(device.profile)),
-        "size": device.size if device.profile else 1,
-        "mark": mark,
-        "lines": plan_view.labels(device, Style()),
-        "shares": memory_map.segments(device.replicas),
-    }
+def left_over(instances: Iterable[mig.PlacedInstance], geometry: Geometry) -> str:
+    """Return in words what of the card no instance uses; empty if nothing is left."""
+    placed = tuple(instances)
+    memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))
+    whole = max(profile.compute_slices for profile in geometry.profiles)
+    compute = whole - sum(one.profile.compute_slices for one in placed)
+    parts = [
+        f"{number} of {total} {what} slices"
+        for number, total, what in ((memory, geometry.units, "memory"), (compute, whole, "compute"))
+        if number > 0
+    ]
+    return f"unused: {', '.join(parts)}" if parts else ""
+
+
+def known(number: int | None) -> str:
+    """Return the number, `?` if unknown."""
+    return "?" if number is None else str(number)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return `0-3, 6` for 0, 1, 2, 3, 6."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

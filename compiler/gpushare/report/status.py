@@ -39,7 +39,7 @@ from gpushare.report.document import (
     words,
 )
 from gpushare.report.model import Cards, Column, Form, Format, Lines, PoolCard, Report, ReportPart, Section, T, Table, bare
-from gpushare.report.plan_view import known
+from gpushare.report.pool_facts import known
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 

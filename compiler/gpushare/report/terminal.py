@@ -132,14 +132,15 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
     numbers: Sequence[str] = (),
     dropped: Sequence[str] = (),
     uncut: Sequence[str] = (),
+    continued: Sequence[str] = (),
     indent: int = 0,
 ) -> str:
     """Return rows under headers, two spaces apart, within the terminal's width: the widest column is cut first.
 
     Nothing is cut with `whole_tables`. Before anything is cut, the columns in `dropped` are left out, one after the other until
-    the rest fits. Columns in `numbers` are aligned to the right. They are never cut, nor are those in `uncut` and the first
-    column, which has the names: two names may differ at their end alone. Where that leaves no room, the lines are longer than
-    the terminal.
+    the rest fits, and a column in `continued` goes on in rows of its own. Columns in `numbers` are aligned to the right. They
+    are never cut, nor are those in `uncut` and the first column, which has the names: two names may differ at their end alone.
+    Where that leaves no room, the lines are longer than the terminal.
     """
     body = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[column]) for row in [list(headers), *body]) for column in range(len(headers))]
@@ -149,8 +150,17 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
         kept = [at for at, header in enumerate(headers) if header != dropped[0]]
         rows = [[row[at] for at in kept] for row in body]
         return table(
-            [headers[at] for at in kept], rows, style, numbers=numbers, dropped=dropped[1:], uncut=uncut, indent=indent
+            [headers[at] for at in kept],
+            rows,
+            style,
+            numbers=numbers,
+            dropped=dropped[1:],
+            uncut=uncut,
+            continued=continued,
+            indent=indent,
         )
+    if is_narrow and continued:
+        body, widths = _continued(body, widths, headers.index(continued[0]), room)
     right = {column for column, header in enumerate(headers) if header in numbers}
     cut = [column for column, header in enumerate(headers) if column and header not in (*numbers, *uncut)]
     while is_narrow and sum(widths) > room and cut and max(widths[at] for at in cut) > 8:
@@ -161,6 +171,19 @@ def table(  # noqa: PLR0913 - the columns that are special, by name
         return " " * indent + "  ".join(shown).rstrip()
 
     return "\n".join([style.paint(line(headers), BOLD), *map(line, body)]) + "\n"
+
+
+def _continued(
+    body: Sequence[Sequence[str]], widths: Sequence[int], column: int, room: int
+) -> tuple[list[list[str]], list[int]]:
+    """Return the rows with what is too wide in a column in further rows that have nothing else, and the widths then."""
+    rows = []
+    narrow = Style(columns=max(room - sum(widths) + widths[column], 12))
+    for row in body:
+        first, *more = wrapped(row[column], narrow).splitlines()
+        rows.append([first if at == column else cell for at, cell in enumerate(row)])
+        rows += [[part if at == column else "" for at in range(len(row))] for part in more]
+    return rows, [narrow.columns if at == column else each for at, each in enumerate(widths)]
 
 
 def wrapped(text: str, style: Style, *, indent: int = 0) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpushare.core.wording import visible
-from gpushare.report.model import Cards, Form, Format, Lines, PoolCard, Report, ReportPart, Section, Table
+from gpushare.report import memory_map
+from gpushare.report.model import Cards, Form, Format, Lines, Map, PoolCard, Report, ReportPart, Section, Table
 from gpushare.report.terminal import BOLD, CYAN, DIM, GREEN, RED, Style, table, wrapped
 from gpushare_node.contract.struct import replace
 
@@ -35,6 +36,8 @@ def _parts(parts: Sequence[ReportPart], style: Style, left: int = 0) -> Iterator
                 yield _table(one, style)
             case Lines() if one.lines:
                 yield from _lines(one, style, left)
+            case Map():
+                yield _map(one, style)
             case Cards():
                 yield "\n".join("".join(_card(card, style)) for card in one.shown(Format.TEXT))
             case _:
@@ -61,6 +64,7 @@ def _table(one: Table[Any], style: Style) -> str:
         numbers=[each.header for each in columns if each.is_number],
         dropped=[each.header for each in columns if each.is_droppable],
         uncut=[each.header for each in columns if each.is_uncut],
+        continued=[each.header for each in columns if each.is_continued],
         indent=one.indent,
     )
     if one.under is not None:
@@ -91,6 +95,13 @@ def _lines(one: Lines, style: Style, left: int) -> Iterator[str]:
 def _shown(text: str, style: Style) -> str:
     """Return the text without what would control the terminal, or what it lacks."""
     return visible(text) if style.boxes else visible(text).replace("→", "->")
+
+
+def _map(one: Map, style: Style) -> str:
+    title, aside = visible(one.title), visible(one.aside)
+    head = "  ".join(filter(None, (" " * one.indent + title, aside)))
+    shown = wrapped(head, style, indent=one.indent + 2).replace(aside, style.paint(aside, DIM)) if title else ""
+    return shown + (memory_map.bar(one, style) if one.cells else "")
 
 
 def csv_text(report: Report) -> str:

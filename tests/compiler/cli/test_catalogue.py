@@ -30,7 +30,7 @@ from tests.compiler.cli.process import gpushare
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, arguments, standalone_mode=False)
+    return CliRunner(env={"COLUMNS": "80"}).invoke(commands, arguments, standalone_mode=False)
 
 
 def test_the_catalogue_is_a_table_within_the_terminal() -> None:

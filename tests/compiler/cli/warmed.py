@@ -7,7 +7,7 @@ import gpushare
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.facts.catalog import cards
-from gpushare.report import show_page
+from gpushare.report import html, show
 from tests.support.paths import ROOT
 
 for module in pkgutil.walk_packages(gpushare.__path__, "gpushare."):
@@ -17,4 +17,4 @@ for card in cards.ids():
     cards.load(card)
 compilation = pipeline.compile_intent((ROOT / "examples/01-heterogeneous/intent.yaml").read_bytes(), "intent.yaml", lock.EMPTY)
 assert compilation.plan is not None
-show_page.page(compilation.plan, [], "")
+html.page(show.report(compilation.plan, []), "")

@@ -6,7 +6,7 @@ import pytest
 
 from gpushare.render.offer import offer
 from gpushare.render.stacks import dra
-from gpushare.report import plan_view
+from gpushare.report import show, text
 from gpushare.report.terminal import Style
 from gpushare.resolved import costs
 from tests.compiler.render.compiled import compiled, document, files, intent, side
@@ -82,7 +82,7 @@ def test_quotas_and_documents_say_what_a_fixed_layout_would_and_that_places_excl
 
 def test_what_a_gpu_can_have_at_once_is_shown_in_place_of_a_map() -> None:
     plan, _ = compiled(intent("lab", platform=PLATFORM, more=NEW, lab=pool()))
-    shown = " ".join(plan_view.render(plan, Style()).split())
+    shown = " ".join(text.render(show.report(plan, []), Style()).split())
     assert "GPU 0-1 an instance for each claim; all of a GPU: {3g.20gb: 2}, {3g.20gb: 1, 1g.5gb: 4} and {1g.5gb: 7}" in shown
 
 

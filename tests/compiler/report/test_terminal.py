@@ -6,8 +6,8 @@ import pytest
 
 from gpushare.core.wording import visible
 from gpushare.report import memory_map, terminal
-from gpushare.report.memory_map import Cell
-from gpushare.report.plan_view import ranges
+from gpushare.report.model import Cell, Map
+from gpushare.report.pool_facts import ranges
 from gpushare.report.terminal import Style, width
 
 
@@ -109,7 +109,7 @@ def test_output_without_a_terminal_is_not_truncated(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("style", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
 def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
-    text = memory_map.bar(cells, 8, style)
+    text = memory_map.bar(Map(cells=cells, slices=8), style)
     lines = text.splitlines()
     assert len({width(line) for line in lines}) == 1
     assert width(lines[0]) <= style.columns
@@ -118,7 +118,12 @@ def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
     text = memory_map.bar(
-        [Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))], 8, Style(), framed=False
+        Map(
+            cells=[Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))],
+            slices=8,
+            is_framed=False,
+        ),
+        Style(),
     )
     first, unused, last = text.strip().strip("│").split("│")
     assert len(first) == len(unused)
@@ -127,26 +132,28 @@ def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
 
 
 def test_long_labels_wrap_without_losing_text() -> None:
-    text = memory_map.bar([Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], 8, Style(columns=40), framed=False)
+    text = memory_map.bar(
+        Map(cells=[Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], slices=8, is_framed=False), Style(columns=40)
+    )
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
 
 @pytest.mark.parametrize(("replicas", "dividers"), [(1, 0), (2, 1), (4, 3), (8, 7), (9, 0)])
 def test_replicas_divide_a_bar_into_equal_segments(replicas: int, dividers: int) -> None:
     cell = Cell(start=0, size=8, labels=("whole GPU",), replicas=replicas)
-    assert memory_map.bar([cell], 8, Style()).count("┊") == dividers
-    assert memory_map.bar([cell], 8, Style(boxes=False)).count(":") == dividers
+    assert memory_map.bar(Map(cells=[cell], slices=8), Style()).count("┊") == dividers
+    assert memory_map.bar(Map(cells=[cell], slices=8), Style(boxes=False)).count(":") == dividers
 
 
 def test_a_cell_too_narrow_for_its_segments_has_none() -> None:
     cell = Cell(start=0, size=1, labels=("1g.5gb×8",), replicas=8)
-    assert "┊" not in memory_map.bar([cell], 8, Style(columns=40))
+    assert "┊" not in memory_map.bar(Map(cells=[cell], slices=8), Style(columns=40))
 
 
 @pytest.mark.parametrize(("colours", "code"), [(0, ""), (256, "48;5;"), (2**24, "48;2;3;112;176")])
 def test_an_instance_has_the_colour_of_its_size_as_far_as_the_terminal_can(colours: int, code: str) -> None:
     cell = Cell(start=0, size=4, labels=("3g.20gb",), profile="3g.20gb")
-    text = memory_map.bar([cell], 8, Style(coloured=bool(colours), colours=colours))
+    text = memory_map.bar(Map(cells=[cell], slices=8), Style(coloured=bool(colours), colours=colours))
     assert ("\x1b[" in text) is bool(colours)
     assert code in text
 

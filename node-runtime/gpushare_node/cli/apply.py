@@ -24,8 +24,9 @@ from gpushare_node.cli.wiring import (
     tenancy_file,
     vendor_of,
 )
-from gpushare_node.contract.policy import DesiredPolicy, Policy
+from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import GpuView, Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan

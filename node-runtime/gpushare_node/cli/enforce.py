@@ -13,7 +13,8 @@ from gpushare_node.cli import observing
 from gpushare_node.cli.refusal import Refused, describe_ignored, find_former, read_or_report
 from gpushare_node.cli.run import Exit, PolicyFileError, Run
 from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, folder, tenancy_file
-from gpushare_node.contract.policy import DesiredPolicy, Policy
+from gpushare_node.contract.policy import Policy
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.exemptions import NodeAnnotations
 from gpushare_node.enforce.http import HttpServer

@@ -9,9 +9,10 @@ from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.cli.run import PolicyFileError, Run, read_policy
 from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, folder, selection, tenancy_file
-from gpushare_node.contract.policy import DesiredPolicy, read
+from gpushare_node.contract.policy import read
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.strict_document import PolicyError
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.membership import Standing, is_requested
 from gpushare_node.reporting.outcome import join_first
 from gpushare_node.vendors.driver import DriverError

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from gpushare_node.contract.policy import DesiredPolicy, read
+from gpushare_node.contract.policy import read
 from gpushare_node.contract.strict_document import PolicyError
 from gpushare_node.core.clock import SystemClock
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.reporting.log import begin, escape
 from gpushare_node.reporting.outcome import Status, StepResult
 

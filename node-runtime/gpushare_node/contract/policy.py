@@ -4,7 +4,6 @@ A policy is fully validated when it is read: it has every GPU index exactly once
 instances, or the DRA driver makes them. Reads no files; does not know cards or hardware.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -26,7 +25,6 @@ __all__ = [
     "DesiredGpu",
     "DesiredInstance",
     "DesiredPartition",
-    "DesiredPolicy",
     "DraShares",
     "Enforcement",
     "ExpectedCard",
@@ -691,15 +689,3 @@ def _window(value: Field) -> Window:
 
 def _positive(value: Field) -> int:
     return value.integer(at_least=1)
-
-
-class DesiredPolicy(Struct):
-    """The policy that the node must follow, and the text that it was read from."""
-
-    policy: Policy
-    text: str
-
-    @property
-    def digest(self) -> str:
-        """Return a short name for exactly this text; the journal and the log use it."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]

@@ -7,10 +7,11 @@ from enum import Enum
 
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, NodeView
 from gpushare_node.contract.names import NOT_READY_TAINTS, RETRY_ANNOTATION
-from gpushare_node.contract.policy import DesiredPolicy, Partitioner, Policy
+from gpushare_node.contract.policy import Partitioner, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
 from gpushare_node.gpus.view import GpuView, is_converged, missing_gpus, worst
 from gpushare_node.reconcile.backend_gate import BackendGate

@@ -7,9 +7,10 @@ way out GPU clients are resumed and the journal shows how far the change came; t
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, Cluster, ClusterError, NodeView, PodView
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.names import POOL_LABEL, RELEASED_ANNOTATION, RETRY_ANNOTATION, WOULD_ANNOTATION
-from gpushare_node.contract.policy import DesiredPolicy, Partitioner
+from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.membership import Standing, find_owner
 from gpushare_node.reconcile.client_pause import mig_managers, resume
 from gpushare_node.reconcile.convergence import converge

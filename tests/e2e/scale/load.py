@@ -39,8 +39,9 @@ from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.cli.wiring import WatchedSlices
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import BACKEND_LABEL
-from gpushare_node.contract.policy import DesiredPolicy, Policy, read
+from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import Stopped, SystemClock
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.exemptions import NodeAnnotations
 from gpushare_node.enforce.loop import Loop

@@ -35,8 +35,9 @@ from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
 from gpushare_node.contract import policy as policies
 from gpushare_node.contract.names import BACKEND_LABEL, NO_BACKEND, REPARTITIONING_TAINT
-from gpushare_node.contract.policy import DesiredPolicy, Policy, read
+from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import SystemClock
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.reconciler import reconcile
 from gpushare_node.reconcile.run_context import Dependencies

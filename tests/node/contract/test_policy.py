@@ -35,6 +35,7 @@ from gpushare_node.contract.policy import (
     read,
 )
 from gpushare_node.contract.struct import replace
+from gpushare_node.contract.vendors import VENDORS
 from gpushare_node.contract.windows import DAYS, Window
 from tests.support.paths import ROOT
 
@@ -278,7 +279,7 @@ def policies(draw: st.DrawFn) -> Policy:
     )
     kinds = st.sampled_from(draw(st.lists(kinds, min_size=1, max_size=3)))
     gpus = (replace(draw(kinds), index=index) for index in range(draw(st.integers(1, 16))))
-    resource = st.builds("{}{}".format, st.just("gpushare-" if dra else vendor.resources), NAMES)
+    resource = st.builds("{}{}".format, st.just("gpushare-" if dra else VENDORS[vendor].prefix), NAMES)
     has_profile = vendor is Vendor.NVIDIA and dra is None
     shares = st.builds(
         Share,

@@ -26,7 +26,6 @@ from gpushare_node.contract.policy import (
     Action,
     DesiredGpu,
     DesiredPartition,
-    DesiredPolicy,
     Enforcement,
     ExpectedCard,
     Mechanism,
@@ -40,6 +39,7 @@ from gpushare_node.contract.policy import (
     Vendor,
     read,
 )
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.reconcile.reconciler import reconcile, release_orphan
 from gpushare_node.reconcile.run_context import Dependencies

@@ -25,17 +25,9 @@ from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.policy import (
-    DesiredPartition,
-    DesiredPolicy,
-    Mode,
-    ModeSwitch,
-    Policy,
-    PoolDra,
-    Share,
-    rollout_document,
-)
+from gpushare_node.contract.policy import DesiredPartition, Mode, ModeSwitch, Policy, PoolDra, Share, rollout_document
 from gpushare_node.contract.struct import replace
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.gpus.programs import with_programs
 from gpushare_node.membership import RELEASE_AFTER_SECONDS

@@ -8,10 +8,11 @@ import pytest
 from gpushare_node.adapters.host.state_dir import Journal
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
 from gpushare_node.contract.names import POOL_LABEL, REPARTITIONING_TAINT
-from gpushare_node.contract.policy import DesiredPolicy, Stack
+from gpushare_node.contract.policy import Stack
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.core.clock import Stopped
+from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.reporting.outcome import StepResult
 from tests.node.gpus.gpu_node import H100
 from tests.node.reconcile.loop_node import DEPLOY, NAME, PLUGIN_POD, SEVEN, TWO, LoopNode, mig, rollout, text_of, whole

@@ -16,8 +16,8 @@ from gpushare_node.contract.struct import Struct
 
 if TYPE_CHECKING:
     from gpushare.cluster.live.connection import Server
+    from gpushare.cluster.live.objects import ReadFailure, Snapshot
     from gpushare.cluster.live.reader import Scope
-    from gpushare.cluster.live.snapshot import ReadFailure, Snapshot
 
 RELEASE = "gpu-system"
 """The intent's default for `spec.namespace`."""

@@ -6,6 +6,7 @@
 import gc
 import sys
 import time
+from collections.abc import Callable
 
 import click
 
@@ -13,7 +14,7 @@ from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import RELEASE, ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.inputs import LoadedIntent
-from gpushare.cluster.live import drift, rights, status
+from gpushare.cluster.live import drift, reader, status
 from gpushare.cluster.live.reader import Scope
 from gpushare.cluster.live.status import Status
 from gpushare.compare import bundles
@@ -22,6 +23,7 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import HintedError
 from gpushare.core.units import is_dns_label, is_dns_subdomain
 from gpushare.core.wording import join_first, visible
+from gpushare.facts import vendors
 from gpushare.report import drift as drift_report
 from gpushare.report import status as status_report
 
@@ -149,7 +151,7 @@ def drift_command(*, bundle: str, style: str, strict: bool, cluster: ClusterConn
     scope = Scope(
         release=cluster.release_namespace or _release(side, cluster),
         plugin=str(chart.get("pluginNamespace") or ""),
-        amd=drift.amd_namespace(side.files, chart),
+        operators=drift.operator_namespaces(side.files, chart),
         values=True,
         dra=drift.has_dra(side.files),
     )
@@ -173,6 +175,15 @@ def _release(side: LoadedIntent, cluster: ClusterConnection) -> str:
     return str(metadata["name"]) if isinstance(metadata, dict) and metadata.get("name") else cluster.release
 
 
+def _operator_options(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Add an option for the namespace of each vendor's operator that reads objects of our chart."""
+    for vendor, ours in reversed(vendors.OPERATORS):
+        words = f"Also what `drift` reads where {vendor.name}'s operator is."
+        add = click.option(f"--{ours.key}-namespace", ours.key, default="", metavar="NAMESPACE", help=words)
+        function = add(function)
+    return function
+
+
 @click.command(cls=options.Command)
 @click.option("--user", default="", help="For this user.")
 @click.option("--group", default="", help="For this group.")
@@ -184,12 +195,7 @@ def _release(side: LoadedIntent, cluster: ClusterConnection) -> str:
     metavar="NAMESPACE",
     help="Where the device plugin's configs are, if elsewhere: the intent's platform.namespace.",
 )
-@click.option(
-    "--amd-namespace",
-    default="",
-    metavar="NAMESPACE",
-    help="Also what `drift` reads where AMD's operator is.",
-)
+@_operator_options
 @click.option("--metrics", is_flag=True, help="Also what `status --kills` reads from the runtimes.")
 @click.option("--helm-values", is_flag=True, help="Also the Secrets of the namespace, for Helm's values in `drift`.")
 @click.option(
@@ -206,10 +212,10 @@ def rbac(  # noqa: PLR0913 - one for each argument of the command line
     account: str,
     release_namespace: str,
     plugin_namespace: str,
-    amd_namespace: str,
     metrics: bool,
     helm_values: bool,
     imports: tuple[str, ...],
+    **operators: str,
 ) -> ExitCode:
     """Print the RBAC objects for status, drift, explain and plan --live, as YAML.
 
@@ -225,20 +231,20 @@ def rbac(  # noqa: PLR0913 - one for each argument of the command line
     """
     if sum(map(bool, (user, group, account))) > 1:
         raise click.UsageError("name one of --user, --group and --service-account")
-    for namespace in (release_namespace, *filter(None, [plugin_namespace, amd_namespace]), *imports):
+    for namespace in (release_namespace, *filter(None, [plugin_namespace, *operators.values()]), *imports):
         if not is_dns_label(namespace):
             raise click.UsageError(f"{visible(namespace)!r} is not the name of a namespace")
     if account and not is_dns_subdomain(account):
         raise click.UsageError(f"{visible(account)!r} is not the name of a service account")
     if user or group:
-        subject = rights.Subject(kind="User" if user else "Group", name=user or group)
+        subject = reader.Subject(kind="User" if user else "Group", name=user or group)
     else:
-        subject = rights.Subject(kind="ServiceAccount", name=account or rights.NAME, namespace=release_namespace)
-    found = rights.objects(
+        subject = reader.Subject(kind="ServiceAccount", name=account or reader.NAME, namespace=release_namespace)
+    found = reader.rights(
         release_namespace,
         subject,
         plugin=plugin_namespace,
-        amd=amd_namespace,
+        operators=operators,
         metrics=metrics,
         values=helm_values,
         imports=imports,

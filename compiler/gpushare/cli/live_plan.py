@@ -17,7 +17,7 @@ from gpushare.report.status import unseen
 from gpushare.report.terminal import BOLD, Style, table, wrapped
 
 if TYPE_CHECKING:
-    from gpushare.cluster.live.snapshot import Pod
+    from gpushare.cluster.live.objects import Pod
 
 _MAX_NODES = 100
 _BUSY = {"wait": "the node waits for them", "evict": "they are evicted", "fail": "the change fails while they run"}

@@ -13,7 +13,7 @@ from gpushare.offering import modes
 from gpushare.offering.backends import vgpu
 from gpushare.resolved.plan import Plan
 
-FILE = "chart/files/vgpu/config.yaml"
+FILE = vgpu.FILE
 
 
 def config(plan: Plan, new_lock: Lock) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gpushare.cluster.live.drift import Difference, DriftKind
-from gpushare.cluster.live.snapshot import ReadFailure
+from gpushare.cluster.live.objects import ReadFailure
 from gpushare.core.wording import pluralize
 from gpushare.report.document import FLAG, Document, Member, Shape, array, fields, record, words
 from gpushare.report.model import Form, Lines, Report, ReportPart, bare

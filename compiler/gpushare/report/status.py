@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from gpushare.cluster.live.belief import Observed, Would
-from gpushare.cluster.live.devices import Claim, Grant
-from gpushare.cluster.live.snapshot import Pod, ReadFailure, RecordedEvent, RuntimeMetrics, Usage
+from gpushare.cluster.live.claims import Claim, Grant
+from gpushare.cluster.live.objects import Pod, ReadFailure, RecordedEvent, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import (
     ClaimStatus,
     Holder,

@@ -10,11 +10,11 @@ The runtime writes the annotation `gpushare.dev/would` (gpushare_node/reconcile/
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from gpushare.cluster.live.claims import DRIVER
 from gpushare.cluster.live.live_pools import LivePool
+from gpushare.cluster.live.objects import RUNTIME_PODS, Condition, DaemonSet, LiveNode, RuntimeMetrics, Snapshot
 from gpushare.cluster.live.slices import NodeOffer
-from gpushare.cluster.live.snapshot import RUNTIME_PODS, Condition, DaemonSet, LiveNode, RuntimeMetrics, Snapshot
 from gpushare.core.wording import join_words
-from gpushare.offering.backends.dra import DRIVER
 from gpushare_node.contract.names import AWAY, RUNTIME_LABEL
 from gpushare_node.contract.struct import NOTHING, Struct
 

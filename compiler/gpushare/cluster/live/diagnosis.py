@@ -7,12 +7,12 @@ The words of refusals are those of kubelet's device manager (pkg/kubelet/cm/devi
 from collections.abc import Iterator
 
 from gpushare.cluster.live import belief, live_pools, pending_claims, slices, status
+from gpushare.cluster.live.claims import DRIVER, is_ours
 from gpushare.cluster.live.live_pools import LivePools
+from gpushare.cluster.live.objects import PROFILES, LiveNode, Pod, RecordedEvent, Snapshot
 from gpushare.cluster.live.pending_claims import Cause
 from gpushare.cluster.live.slices import NodeOffer
-from gpushare.cluster.live.snapshot import PROFILES, LiveNode, Pod, RecordedEvent, Snapshot
 from gpushare.core.wording import join_first, join_words
-from gpushare.offering.backends.dra import DRIVER, OUR_CLASSES
 from gpushare_node.contract.names import RUNTIME_LABEL
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
@@ -237,7 +237,7 @@ def _capacity(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
     seen = status.assess(snapshot)
     every = [node for one in seen.pools for node in one.nodes] + list(seen.others)
     for resource, number in sorted(pod.requests.items()):
-        if resource.startswith(OUR_CLASSES):  # of a claim, which has causes of its own
+        if is_ours(resource):  # of a claim, which has causes of its own
             continue
         shares = [(node, one) for node in every for one in node.shares if one.resource == resource]
         if by_claim := pending_claims.classes_of(snapshot, resource):

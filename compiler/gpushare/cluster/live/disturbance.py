@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpushare.cluster.live import live_pools, slices
 from gpushare.cluster.live.belief import is_observed
 from gpushare.cluster.live.live_pools import pool_of
-from gpushare.cluster.live.snapshot import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
+from gpushare.cluster.live.objects import LiveNode, LiveQuota, Pod, ReadFailure, Snapshot
 from gpushare.compare import snapshots
 from gpushare.compare.bundles import policy, values
 from gpushare.compare.files import Files

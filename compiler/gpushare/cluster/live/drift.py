@@ -6,34 +6,37 @@ quantities its own way and adds defaults to DeviceClasses, templates of claims a
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from gpushare.bundle import admission
 from gpushare.bundle.admission import observes
-from gpushare.cluster.live import belief, devices, live_pools, slices
-from gpushare.cluster.live.api_objects import document
+from gpushare.cluster.live import belief, claims, live_pools, slices
 from gpushare.cluster.live.belief import is_observed
 from gpushare.cluster.live.live_pools import policy_text, pool_of
-from gpushare.cluster.live.slices import NodeOffer
-from gpushare.cluster.live.snapshot import (
-    AMD_CONFIGS,
+from gpushare.cluster.live.objects import (
     LAYOUT_LABELS,
-    MANAGER_PROFILES,
     PLUGIN_LABELS,
     PROFILES,
+    VGPU_CONFIGS,
+    VGPU_FILE,
+    VGPUS_DONE,
     Condition,
     LiveNode,
     Snapshot,
+    configs_of,
+    document,
 )
+from gpushare.cluster.live.slices import NodeOffer
 from gpushare.compare.bundles import POLICIES, VALUES
 from gpushare.compare.files import Files, parsed
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import clean, join_first, join_words
+from gpushare.facts import vendors
 from gpushare.offering import backends
-from gpushare.offering.backends import vgpu
 from gpushare.resolved.vm_pool import VmPool
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
@@ -42,11 +45,10 @@ from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
 _PROFILES = "chart/files/profiles/"
-_AMD = "chart/files/amd/"
-_DEVICE_CONFIGS = f"{_AMD}device-configs/"
-_OPEN = frozenset({"selector", "devicePluginArguments"})
-"""Mappings of a DeviceConfig for which the server has no defaults: whatever else is in them counts."""
 _INSTALL = "install the bundle: its README lists the commands"
+
+Unlike = tuple[str, str, str]
+"""The object or the field, what the bundle wants, what the cluster has."""
 
 
 class DriftKind(StrEnum):
@@ -71,9 +73,14 @@ class Difference(Struct):
     remedy: str
 
 
-def amd_namespace(bundle: Files, chart: Mapping[str, Any]) -> str:
-    """Return where the bundle has objects for AMD's operator; empty if it has none. `chart` are the chart's values."""
-    return str((chart.get("amd") or {}).get("namespace") or "") if any(path.startswith(_AMD) for path in bundle) else ""
+def operator_namespaces(bundle: Files, chart: Mapping[str, Any]) -> dict[str, str]:
+    """Return where the bundle has objects for vendors' operators, by the operators' keys. `chart` are the chart's values."""
+    places = {
+        ours.key: str((chart.get(ours.key) or {}).get("namespace") or "")
+        for _, ours in vendors.OPERATORS
+        if any(path.startswith(ours.folder) for path in bundle)
+    }
+    return {key: place for key, place in places.items() if place}
 
 
 def differences(bundle: Files, side: Side, snapshot: Snapshot) -> tuple[Difference, ...]:
@@ -93,7 +100,7 @@ def _objects(bundle: Files, chart: Mapping[str, Any], snapshot: Snapshot) -> Ite
     entries = chart.get("pools") or {}
     if snapshot.has_seen("daemonsets"):
         yield from _daemonsets(entries, snapshot)
-    yield from _of_amd(bundle, snapshot)
+    yield from _of_operators(bundle, snapshot)
     for subject, want, had in (*_dra_objects(bundle, snapshot), *_admission_policies(bundle, snapshot)):
         yield _object(subject, want, had)
     if not snapshot.has_seen("configmaps"):
@@ -142,42 +149,40 @@ def _profiles(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
 
 def _vgpu_configs(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
     """Yield whether NVIDIA's vGPU device manager reads other configs. The ConfigMap stays when no pool needs it any more."""
-    wanted, config = bundle.get("chart/files/vgpu/config.yaml"), snapshot.configs.get(vgpu.OPERATOR_CONFIG_MAP)
+    wanted, config = bundle.get(VGPU_FILE), snapshot.configs.get(VGPU_CONFIGS)
     if wanted is not None and (config is None or config.data.get("config.yaml", "").strip() != wanted.strip()):
         had = "missing" if config is None else "another text"
-        yield _object(f"ConfigMap {vgpu.OPERATOR_CONFIG_MAP}", "the bundle's text", had)
+        yield _object(f"ConfigMap {VGPU_CONFIGS}", "the bundle's text", had)
 
 
-def _of_amd(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
-    """Yield what AMD's operator and config manager read otherwise. Fields that the bundle does not set may be the server's."""
-    wanted, config = bundle.get(f"{_AMD}config.json"), snapshot.configs.get(MANAGER_PROFILES)
-    text = config.data.get("config.json", "") if config else ""
-    if wanted is not None and snapshot.has_seen(AMD_CONFIGS) and document(text) != document(wanted):
-        yield _object(f"ConfigMap {MANAGER_PROFILES}", "the bundle's profiles", "missing" if config is None else "others")
-    if not snapshot.has_seen("deviceconfigs"):
-        return
-    paths = [path for path in bundle if path.startswith(_DEVICE_CONFIGS)]
-    specs = {
-        f"gpushare-{path.removeprefix(_DEVICE_CONFIGS).removesuffix('.yaml')}": parsed(path, bundle[path]) for path in paths
-    }
-    found = {one.name: one.spec for one in snapshot.device_configs}
-    for name in sorted(specs.keys() | found.keys()):
-        if name not in found:
-            yield _object(f"DeviceConfig {name}", "the bundle's", "missing")
-        elif name not in specs:
-            yield _object(f"DeviceConfig {name}", "no such pool", "present")
-        elif unlike := list(_below(specs[name], found[name], ())):
-            had, wants = (join_first([f"{'.'.join(one[0])}: {_text(one[at])}" for one in unlike]) for at in (2, 1))
-            yield _object(f"DeviceConfig {name}", wants, had)
+def _of_operators(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
+    """Yield what vendors' operators read otherwise. Fields that the bundle does not set may be the server's."""
+    for vendor, ours in vendors.OPERATORS:
+        wanted, config = bundle.get(f"{ours.folder}{ours.file}"), snapshot.configs.get(ours.config_map)
+        text = config.data.get(ours.file, "") if config else ""
+        if wanted is not None and snapshot.has_seen(configs_of(vendor)) and document(text) != document(wanted):
+            yield _object(f"ConfigMap {ours.config_map}", "the bundle's profiles", "missing" if config is None else "others")
+        if not snapshot.has_seen(ours.plural):
+            continue
+        folder = f"{ours.folder}{ours.specs}"
+        paths = [path for path in bundle if path.startswith(folder)]
+        specs = {
+            f"{ours.kind} gpushare-{path.removeprefix(folder).removesuffix('.yaml')}": parsed(path, bundle[path])
+            for path in paths
+        }
+        found = {f"{one.kind} {one.name}": one.spec for one in snapshot.operator_objects if one.kind == ours.kind}
+        differ = partial(_below, open_fields=ours.open_fields)
+        for subject, want, had in _compared(specs, found, differ, absent="no such pool"):
+            yield _object(subject, want, had)
 
 
-def _below(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield what is wanted and is otherwise."""
-    if isinstance(wanted, dict) and isinstance(actual, dict) and not _OPEN.intersection(path[-1:]):
+def _below(wanted: Any, actual: Any, path: tuple[str, ...] = (), *, open_fields: Collection[str]) -> Iterator[Unlike]:
+    """Yield what is wanted and is otherwise; below `open_fields` whatever else is there, too."""
+    if isinstance(wanted, dict) and isinstance(actual, dict) and (not path or path[-1] not in open_fields):
         for key in sorted(wanted):
-            yield from _below(wanted[key], actual.get(key), (*path, key))
+            yield from _below(wanted[key], actual.get(key), (*path, key), open_fields=open_fields)
     elif wanted != actual:
-        yield path, wanted, actual
+        yield ".".join(path), _text(wanted), _text(actual)
 
 
 def _unlike(wanted: Mapping[str, Any], actual: object) -> str:
@@ -284,10 +289,10 @@ def _vm_node(node: LiveNode, labels: Mapping[str, str]) -> Iterator[Difference]:
     for key, value in sorted(unlike.items()):
         remedy = "label the node as the bundle's README.md says, when its virtual machines are shut down"
         yield _node(DriftKind.NODE, f"{node.name}, label {key}", value, node.labels.get(key, "missing"), remedy)
-    state = vgpu.state(node.labels)
-    if not unlike and state != vgpu.DONE:
+    _, state = node.vgpus or ("", "")
+    if not unlike and state != VGPUS_DONE:
         remedy = "see the log of the operator's vGPU device manager on that node"
-        yield _node(DriftKind.HARDWARE, f"{node.name}, vGPUs", vgpu.DONE, state or "no state yet", remedy)
+        yield _node(DriftKind.HARDWARE, f"{node.name}, vGPUs", VGPUS_DONE, state or "no state yet", remedy)
 
 
 def _observed(node: LiveNode) -> Iterator[Difference]:
@@ -301,7 +306,7 @@ def _one_node(
     node: LiveNode, condition: Condition, pool: str, entry: PoolSide, offer: NodeOffer | None
 ) -> Iterator[Difference]:
     why = f"`gpushare explain {node.name}` says what to do"
-    is_dra = entry.backend == Backend.DRA
+    is_dra = Backend(entry.backend).has_claims
     resources = {} if is_dra else dict(entry.resources)
     is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
     if is_dra and offer is not None and offer.problem:
@@ -354,15 +359,12 @@ _AMOUNTS = ("capacity", "requests")
 """Where a specification has quantities."""
 
 _PLURALS = {
-    "ValidatingAdmissionPolicy": (devices.POLICIES[0], devices.BINDINGS[0]),
-    "MutatingAdmissionPolicy": (devices.POLICIES[1], devices.BINDINGS[1]),
+    "ValidatingAdmissionPolicy": (claims.POLICIES[0], claims.BINDINGS[0]),
+    "MutatingAdmissionPolicy": (claims.POLICIES[1], claims.BINDINGS[1]),
 }
 _POLICIES = frozenset(
     {"gpushare-claims", "gpushare-claiming-pods", "gpushare-claim-users", "gpushare-slices", "gpushare-pool-of-claims"}
 )
-
-Unlike = tuple[str, str, str]
-"""The object, what the bundle wants, what the cluster has."""
 
 
 def has_dra(bundle: Files) -> bool:
@@ -378,14 +380,14 @@ def _dra_objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
     if snapshot.dra is None or not has_dra(bundle):
         return
     files = [parsed(path, text) for path, text in sorted(bundle.items()) if path.startswith(_FOLDER)]
-    if snapshot.has_seen(devices.CLASSES):
+    if snapshot.has_seen(claims.CLASSES):
         wanted = {f"DeviceClass {name}": spec for file in files for name, spec in file["classes"].items()}
         left = parsed(_FORMER, bundle[_FORMER]) if _FORMER in bundle else {}
         wanted |= {f"DeviceClass {name}": one["spec"] for name, one in left.items()}
         ours = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes if one.is_ours}
         every = {f"DeviceClass {one.name}": one.spec for one in snapshot.dra.classes}
-        yield from _compared(wanted, ours | {name: every[name] for name in wanted.keys() & every.keys()})
-    if snapshot.has_seen(devices.TEMPLATES):
+        yield from _compared(wanted, ours | {name: every[name] for name in wanted.keys() & every.keys()}, _differing)
+    if snapshot.has_seen(claims.TEMPLATES):
         wanted = {
             f"ResourceClaimTemplate {namespace}/{name}": spec
             for file in files
@@ -393,7 +395,9 @@ def _dra_objects(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
             for name, spec in file["templates"].items()
         }
         yield from _compared(
-            wanted, {f"ResourceClaimTemplate {one.namespace}/{one.name}": one.spec for one in snapshot.dra.templates}
+            wanted,
+            {f"ResourceClaimTemplate {one.namespace}/{one.name}": one.spec for one in snapshot.dra.templates},
+            _differing,
         )
 
 
@@ -410,7 +414,7 @@ def _admission_policies(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
             continue
         if snapshot.has_seen(policy):
             found = actual.get((policy, short))
-            unlike = [path for path, *_ in _unlike_trees(_plain(spec), _plain(found), ())] if found is not None else []
+            unlike = [path for path, *_ in _differing(spec, found)] if found is not None else []
             if found is None or unlike:
                 yield name, "the bundle's policy", f"other {join_first(unlike)}" if unlike else "missing"
         if snapshot.has_seen(binding):
@@ -425,15 +429,26 @@ def _admission_policies(bundle: Files, snapshot: Snapshot) -> Iterator[Unlike]:
                 yield f"{kind}Binding {short}", "the bundle's binding", f"other {join_first(others)}"
 
 
-def _compared(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Unlike]:
+def _compared(
+    wanted: Mapping[str, Any],
+    actual: Mapping[str, Any],
+    differ: Callable[[Any, Any], Iterator[Unlike]],
+    absent: str = "no such object",
+) -> Iterator[Unlike]:
+    """Yield the objects that are missing, too many, or otherwise. `differ` yields path, wanted and actual value."""
     for name in sorted(wanted.keys() | actual.keys()):
         if name not in actual:
             yield name, "the bundle's", "missing"
         elif name not in wanted:
-            yield name, "no such object", "present"
-        elif unlike := [*_unlike_trees(_plain(wanted[name]), _plain(actual[name]), ())]:
+            yield name, absent, "present"
+        elif unlike := [*differ(wanted[name], actual[name])]:
             wants, had = (join_first([f"{path}: {pair[at]}" for path, *pair in unlike]) for at in (0, 1))
             yield name, wants, had
+
+
+def _differing(wanted: Any, actual: Any) -> Iterator[Unlike]:
+    """Yield path, wanted and actual value of what is not the same to the server."""
+    yield from _unlike_trees(_plain(wanted), _plain(actual), ())
 
 
 def _plain(value: Any) -> Any:
@@ -446,7 +461,7 @@ def _plain(value: Any) -> Any:
     return {str(key): _plain(one) for key, one in value.items() if known.get(key, _NO_DEFAULT) != one}
 
 
-def _unlike_trees(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+def _unlike_trees(wanted: Any, actual: Any, path: tuple[str, ...]) -> Iterator[Unlike]:
     if isinstance(wanted, dict) and isinstance(actual, dict):
         for key in sorted(wanted.keys() | actual.keys()):
             yield from _unlike_trees(wanted.get(key), actual.get(key), (*path, key))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.live import api_objects
+from gpushare.cluster.live import objects
 from gpushare.cluster.live.pages import Lists, RequestError
 from gpushare_node.contract.struct import Struct
 
@@ -46,7 +46,7 @@ def installed(lists: Lists, namespace: str, charts: Collection[str]) -> list[Dep
 def _release(secret: Mapping[str, Any], charts: Collection[str]) -> DeployedRelease | None:
     data = secret.get("data")
     text = data.get("release") if isinstance(data, dict) else None
-    release = api_objects.document(_unpacked(text)) if isinstance(text, str) else None
+    release = objects.document(_unpacked(text)) if isinstance(text, str) else None
     chart = release.get("chart") if isinstance(release, dict) else None
     metadata = chart.get("metadata") if isinstance(chart, dict) else None
     if not isinstance(release, dict) or not isinstance(chart, dict) or not isinstance(metadata, dict):

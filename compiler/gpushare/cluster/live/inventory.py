@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.cluster.importing import quotas
-from gpushare.cluster.live import devices, helm_release
+from gpushare.cluster.live import claims, helm_release
+from gpushare.cluster.live.objects import ReadFailure
 from gpushare.cluster.live.pages import Api, Json, Lists
-from gpushare.cluster.live.snapshot import ReadFailure
 from gpushare.core.wording import clean
 from gpushare.facts.catalog import upstream
 from gpushare.facts.vendors.nvidia import NVIDIA
@@ -41,8 +41,8 @@ def read(api: Api, namespaces: Iterable[str], *, values: bool) -> FoundObjects:
     found += lists.read("resourcequotas", "/api/v1/resourcequotas", _quota, bool, {})
     policies = [*_policies(lists)]
     found += policies
-    path = f"/apis/{devices.API}/{devices.CLASSES}"
-    found += lists.read(f"objects of DRA ({devices.API})", path, _device_class, bool, {"labelSelector": _OURS})
+    path = f"/apis/{claims.API}/{claims.CLASSES}"
+    found += lists.read(f"objects of DRA ({claims.API})", path, _device_class, bool, {"labelSelector": _OURS})
     for namespace in dict.fromkeys(namespaces):
         place = f"/api/v1/namespaces/{quoted(namespace, safe='')}"
         found += lists.read(f"configmaps of {namespace}", f"{place}/configmaps", _config_map, bool, {"labelSelector": _OURS})
@@ -62,7 +62,7 @@ def _policies(lists: Lists) -> Iterator[Json]:
 
 def _device_class(item: Json) -> Json:
     """Return what names a DeviceClass: none is imported, and each that is not ours is reported."""
-    return _object(devices.API, "DeviceClass", _map(item, "metadata"))
+    return _object(claims.API, "DeviceClass", _map(item, "metadata"))
 
 
 def _node(item: Json) -> Json:

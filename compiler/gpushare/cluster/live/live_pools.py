@@ -9,8 +9,8 @@ moments, as gpushare.dev/runtime is, and decide nothing here.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpushare.cluster.live.devices import INSTANCE, WHOLE, Device
-from gpushare.cluster.live.snapshot import DaemonSet, LiveNode, Snapshot
+from gpushare.cluster.live.claims import INSTANCE, WHOLE, Device
+from gpushare.cluster.live.objects import DaemonSet, LiveNode, Snapshot
 from gpushare.compare.snapshots import PoolSide, of_policy
 from gpushare.core import units
 from gpushare.core.units import MemoryTotals
@@ -81,7 +81,7 @@ class LivePool(Struct):
     @property
     def is_dra(self) -> bool:
         """Whether NVIDIA's DRA driver serves the pool."""
-        return self.backend == Backend.DRA
+        return bool(self.backend) and Backend(self.backend).has_claims
 
     @property
     def resources(self) -> Mapping[str, int]:

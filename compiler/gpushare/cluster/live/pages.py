@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from gpushare.cluster.live.snapshot import ReadFailure
+from gpushare.cluster.live.objects import ReadFailure
 from gpushare.core.diagnostics import HintedError
 from gpushare.core.wording import clean, shorten
 

@@ -6,15 +6,14 @@ Expressions are not evaluated: of a class of ours it is known what it selects, a
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpushare.cluster.live import devices, slices
-from gpushare.cluster.live.devices import Claim, Counters, Device, DeviceClass, PodClaim, Request
+from gpushare.cluster.live import claims, slices
+from gpushare.cluster.live.claims import Claim, Counters, Device, DeviceClass, PodClaim, Request
 from gpushare.cluster.live.live_pools import LivePools
+from gpushare.cluster.live.objects import LiveNode, Pod, Snapshot
 from gpushare.cluster.live.slices import Allocations, Held, Listed
-from gpushare.cluster.live.snapshot import LiveNode, Pod, Snapshot
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.facts.nodes import clouds
-from gpushare.offering.backends.dra import IMPLICIT, OUR_CLASSES
 from gpushare_node.contract.objects import tolerates
 from gpushare_node.contract.struct import Struct
 
@@ -71,8 +70,8 @@ def _view(snapshot: Snapshot, live: LivePools) -> _View | None:
         in_use=in_use,
         rest=rest,
         given=given,
-        has_classes=snapshot.has_seen(devices.CLASSES),
-        has_slices=snapshot.has_seen(devices.SLICES) and snapshot.has_seen("nodes"),
+        has_classes=snapshot.has_seen(claims.CLASSES),
+        has_slices=snapshot.has_seen(claims.SLICES) and snapshot.has_seen("nodes"),
     )
 
 
@@ -85,7 +84,7 @@ def find(snapshot: Snapshot, namespace: str, name: str) -> Claim | None:
 def classes_of(snapshot: Snapshot, resource: str) -> list[str]:
     """Return the DeviceClasses that a name in limits stands for."""
     every = snapshot.dra.classes if snapshot.dra else ()
-    return [one.name for one in every if resource in {one.extended_name, f"{IMPLICIT}{one.name}"}]
+    return [one.name for one in every if one.stands_for(resource)]
 
 
 def of_pod(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
@@ -95,21 +94,12 @@ def of_pod(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
         return
     for one in pod.claims:
         claim = find(snapshot, pod.namespace, one.claim)
-        if claim is not None and claim.owner and claim.owner[1] != pod.uid and _is_of_pool(claim):
+        if claim is not None and claim.owner and claim.owner[1] != pod.uid and claim.is_of_pool:
             yield _of_another(claim, claim.owner[0])
         elif claim is not None:
             yield from _of_claim(view, claim, pod)
-        elif view.given is not None and _is_ours(one):
+        elif view.given is not None and one.is_ours:
             yield _missing(one, pod)
-
-
-def _is_ours(one: PodClaim) -> bool:
-    """Whether a claim that is not there would be one of ours: those of other drivers are not read."""
-    return one.template.startswith(OUR_CLASSES) or one.claim.startswith(OUR_CLASSES)
-
-
-def _is_of_pool(claim: Claim) -> bool:
-    return any(one.device_class.startswith(OUR_CLASSES) for alternatives in claim.requests for one in alternatives)
 
 
 def _of_another(claim: Claim, owner: str) -> Cause:
@@ -303,4 +293,4 @@ def _consumes(one: Held, capacity: str) -> str:
 
 
 def _amount(capacity: str, amount: int) -> str:
-    return f"{-(-amount // MIB)}Mi" if capacity == devices.MEMORY else str(amount)
+    return f"{-(-amount // MIB)}Mi" if capacity == claims.MEMORY else str(amount)

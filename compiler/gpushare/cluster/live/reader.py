@@ -1,38 +1,54 @@
-"""From an API server to a Snapshot: which lists a question needs, and with which selectors. Reads only."""
+"""From an API server to a Snapshot: which lists a question needs, and with which selectors. Reads only.
+
+Every request is one of the rules that `rights` returns, the least that the commands on a running cluster need. All are reads;
+`pods/proxy` and Secrets are large rights, and separate.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.live import api_objects, belief, devices, dra_objects, helm_release, runtime_metrics
-from gpushare.cluster.live.devices import Claim, ClaimTemplate, DeviceClass, DraObjects, PodClaim, Policy, Slice
-from gpushare.cluster.live.pages import Api, Lists
-from gpushare.cluster.live.snapshot import (
-    AMD_CONFIGS,
-    MANAGER_PROFILES,
+from gpushare.cluster.live import belief, claims, helm_release, objects, runtime_metrics
+from gpushare.cluster.live.claims import (
+    BINDINGS,
+    CLAIMS,
+    CLASSES,
+    POLICIES,
+    SLICES,
+    TEMPLATES,
+    ClaimTemplate,
+    DeviceClass,
+    DraObjects,
+    Policy,
+    Slice,
+)
+from gpushare.cluster.live.objects import (
     OTHER_PODS,
     PROFILES,
     RUNTIME_PODS,
+    VGPU_CONFIGS,
     ConfigMap,
-    DeviceConfig,
     LiveNode,
     LiveQuota,
+    OperatorObject,
     Pod,
     ReadFailure,
     RecordedEvent,
     RuntimeMetrics,
     Snapshot,
 )
-from gpushare.facts.vendors.amd import AMD
-from gpushare.offering.backends.dra import DRIVER, OUR_CLASSES, is_of_gpus
-from gpushare.offering.backends.vgpu import OPERATOR_CONFIG_MAP
+from gpushare.cluster.live.pages import Api, Lists
+from gpushare.facts import vendors
+from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.facts.vendors.vendor import GpuVendor, OperatorObjects
 from gpushare_node.contract.names import BACKEND_LABEL
-from gpushare_node.contract.struct import Struct, replace
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _RUNTIME = f"{_OURS},app.kubernetes.io/component=node"
-_DRA = f"/apis/{devices.API}"
+_DRA = f"/apis/{claims.API}"
 _DRA_POLICY = re.compile(r"""^ *backend: *["']?dra\b""", re.MULTILINE)
 _ACTIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _MAX_STARTING = 8
@@ -48,13 +64,13 @@ KILLS = ("GPUProcessKilled", "GPUPodEvicted", "GPUMemoryOverCap", "GPUProcessKil
 class Scope(Struct):
     """What to read. `release` is gpushare's namespace; empty `node` and `namespace`: of all nodes and namespaces.
 
-    `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's. `amd`: that of AMD's
-    operator, whose objects are then read.
+    `plugin`: the namespace with the device plugin's configs, if it is another; empty: the release's. `operators`: those of
+    vendors' operators by key (`OperatorObjects`), whose objects are then read.
     """
 
     release: str
     plugin: str = ""
-    amd: str = ""
+    operators: Mapping[str, str] = NOTHING
     node: str = ""
     namespace: str = ""
     metrics: bool = False
@@ -69,7 +85,7 @@ class Scope(Struct):
     def rights(self) -> str:
         """The command that prints the rights to read all this."""
         release = "" if self.release == _RELEASE else self.release
-        places = {"release": release, "plugin": self.plugin, "amd": self.amd}
+        places = {"release": release, "plugin": self.plugin, **self.operators}
         options = [f" --{option}-namespace {namespace}" for option, namespace in places.items() if namespace]
         return "gpushare rbac" + "".join(options) + " --metrics" * self.metrics + " --helm-values" * self.values
 
@@ -85,14 +101,18 @@ def read(api: Api, scope: Scope) -> Snapshot:
     labelled = {"labelSelector": _OURS}
     configs = {one.name: one for one in _configs(lists, scope.release)}
     if scope.plugin not in ("", scope.release):
-        of_plugin = {PROFILES, OPERATOR_CONFIG_MAP}
+        of_plugin = {PROFILES, VGPU_CONFIGS}
         configs = {name: one for name, one in configs.items() if name not in of_plugin}
         configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name in of_plugin}
-    if scope.amd:
-        configs.pop(MANAGER_PROFILES, None)
-        configs |= {one.name: one for one in _configs(lists, scope.amd, AMD_CONFIGS) if one.name == MANAGER_PROFILES}
+    operator_objects: tuple[OperatorObject, ...] = ()
+    for vendor, made in vendors.OPERATORS:
+        if place := scope.operators.get(made.key):
+            configs.pop(made.config_map, None)
+            found = _configs(lists, place, objects.configs_of(vendor))
+            configs |= {one.name: one for one in found if one.name == made.config_map}
+            operator_objects += _operator_objects(lists, vendor, made, place)
     path = f"/apis/apps/v1{ours}/daemonsets"
-    daemonsets = lists.read("daemonsets", path, api_objects.daemonset, lambda one: bool(one.pool), labelled)
+    daemonsets = lists.read("daemonsets", path, objects.daemonset, lambda one: bool(one.pool), labelled)
     refused = _refused(lists) if scope.metrics and any(map(belief.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
     starting = _starting(lists, scope, nodes)
@@ -105,7 +125,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
         runtime=runtime,
         quotas=_quotas(lists, scope),
         configs=configs,
-        device_configs=_device_configs(lists, scope.amd) if scope.amd else (),
+        operator_objects=operator_objects,
         daemonsets=daemonsets,
         events=_events(lists, scope, nodes) + _events_of_pods(lists, starting),
         starting=starting,
@@ -132,18 +152,18 @@ def _checked(snapshot: Snapshot) -> Snapshot:
 
 def _configs(lists: Lists, namespace: str, what: str = "configmaps") -> tuple[ConfigMap, ...]:
     path = f"/api/v1/namespaces/{quoted(namespace, safe='')}/configmaps"
-    return lists.read(what, path, api_objects.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
+    return lists.read(what, path, objects.config_map, lambda one: bool(one.name), {"labelSelector": _OURS})
 
 
-def _device_configs(lists: Lists, namespace: str) -> tuple[DeviceConfig, ...]:
-    path = f"/apis/{AMD.domain}/v1alpha1/namespaces/{quoted(namespace, safe='')}/deviceconfigs"
-    view, query = api_objects.device_config, {"labelSelector": _OURS}
-    return lists.read("deviceconfigs", path, view, lambda one: bool(one.name), query, may_lack=True)
+def _operator_objects(lists: Lists, vendor: GpuVendor, ours: OperatorObjects, namespace: str) -> tuple[OperatorObject, ...]:
+    path = f"/apis/{vendor.domain}/{ours.version}/namespaces/{quoted(namespace, safe='')}/{ours.plural}"
+    view, query = partial(objects.operator_object, ours.kind), {"labelSelector": _OURS}
+    return lists.read(ours.plural, path, view, lambda one: bool(one.name), query, may_lack=True)
 
 
 def _nodes(lists: Lists, scope: Scope) -> tuple[LiveNode, ...]:
     query = {"fieldSelector": f"metadata.name={scope.node}"} if scope.node else {}
-    return lists.read("nodes", "/api/v1/nodes", api_objects.node, lambda one: bool(one.name), query)
+    return lists.read("nodes", "/api/v1/nodes", objects.node, lambda one: bool(one.name), query)
 
 
 def _has_dra(nodes: Iterable[LiveNode], configs: Iterable[ConfigMap]) -> bool:
@@ -153,32 +173,26 @@ def _has_dra(nodes: Iterable[LiveNode], configs: Iterable[ConfigMap]) -> bool:
 
 def _dra(lists: Lists, scope: Scope) -> DraObjects:
     """Return the objects of the DRA driver: all classes, since any may have the name of ours, and claims on its devices."""
-    of_driver = f"spec.driver={DRIVER}" + (f",spec.nodeName={scope.node}" if scope.node else "")
-    query = {"fieldSelector": of_driver}
-    slices = lists.read(devices.SLICES, f"{_DRA}/resourceslices", dra_objects.resource_slice, _has_node, query)
-    classes = lists.read(devices.CLASSES, f"{_DRA}/deviceclasses", dra_objects.device_class, _has_name, {})
+    query = {"fieldSelector": claims.of_driver(scope.node)}
+    slices = lists.read(claims.SLICES, f"{_DRA}/resourceslices", claims.resource_slice, _has_node, query)
+    classes = lists.read(claims.CLASSES, f"{_DRA}/deviceclasses", claims.device_class, _has_name, {})
     place = f"{_DRA}/namespaces/{quoted(scope.namespace, safe='')}" if scope.namespace else _DRA
     ours = {one.name for one in classes if one.selection is not None}
-
-    def asks(claim: Claim) -> bool:
-        names = (one.device_class for alternatives in claim.requests for one in alternatives)
-        return bool(claim.grants) or any(name in ours or is_of_gpus(name) for name in names)
-
-    claims = lists.read(devices.CLAIMS, f"{place}/resourceclaims", dra_objects.claim, asks, {})
+    found = lists.read(claims.CLAIMS, f"{place}/resourceclaims", claims.claim, lambda one: one.concerns(ours), {})
     templates: tuple[ClaimTemplate, ...] = ()
     if scope.dra:
         path = f"{_DRA}/resourceclaimtemplates"
-        templates = lists.read(devices.TEMPLATES, path, dra_objects.template, _has_name, {"labelSelector": _OURS})
+        templates = lists.read(claims.TEMPLATES, path, claims.template, _has_name, {"labelSelector": _OURS})
     policies = (
-        tuple(one for plural in (*devices.POLICIES, *devices.BINDINGS) for one in _policies(lists, plural)) if scope.dra else ()
+        tuple(one for plural in (*claims.POLICIES, *claims.BINDINGS) for one in _policies(lists, plural)) if scope.dra else ()
     )
-    return DraObjects(slices=slices, classes=classes, claims=claims, templates=templates, policies=policies)
+    return DraObjects(slices=slices, classes=classes, claims=found, templates=templates, policies=policies)
 
 
 def _policies(lists: Lists, plural: str) -> tuple[Policy, ...]:
     """Return our admission policies or bindings of a kind. Kubernetes before 1.36 does not serve those that change objects."""
     path, may_lack = f"/apis/admissionregistration.k8s.io/v1/{plural}", plural.startswith("mutating")
-    view, query = partial(dra_objects.policy, plural), {"labelSelector": _OURS}
+    view, query = partial(claims.policy, plural), {"labelSelector": _OURS}
     return lists.read(plural, path, view, lambda one: bool(one.name), query, may_lack=may_lack)
 
 
@@ -193,29 +207,24 @@ def _has_name(one: DeviceClass | ClaimTemplate) -> bool:
 def _pods(lists: Lists, scope: Scope, dra: DraObjects | None) -> tuple[Pod, ...]:
     """Return the pods that request GPUs. A Role may allow one namespace where no ClusterRole allows all."""
     selected = f"{_ACTIVE},spec.nodeName={scope.node}" if scope.node else _ACTIVE
-    claims = frozenset((one.namespace, one.name) for one in dra.claims) if dra is not None else frozenset()
+    read = frozenset((one.namespace, one.name) for one in dra.claims) if dra is not None else frozenset()
 
     def asks(pod: Pod) -> bool:
-        return bool(pod.requests) or any((pod.namespace, one.claim) in claims or _is_ours(one) for one in pod.claims)
+        return bool(pod.requests) or any((pod.namespace, one.claim) in read or one.is_by_our_template for one in pod.claims)
 
-    found = lists.read("pods", _namespaced("pods", scope.namespace), api_objects.pod, asks, {"fieldSelector": selected})
+    found = lists.read("pods", _namespaced("pods", scope.namespace), objects.pod, asks, {"fieldSelector": selected})
     if scope.about is None or not scope.about[0]:
         return found
     namespace, name = scope.about
     if any((pod.namespace, pod.name) == scope.about for pod in found):
         return found
     item = lists.one("pods", f"{_namespaced('pods', namespace)}/{quoted(name, safe='')}")
-    return found if item is None else (*found, api_objects.pod(item))
-
-
-def _is_ours(claim: PodClaim) -> bool:
-    """Whether the template of a claim that is not made yet, or was not read, is of our form."""
-    return claim.template.startswith(OUR_CLASSES)
+    return found if item is None else (*found, objects.pod(item))
 
 
 def _quotas(lists: Lists, scope: Scope) -> tuple[LiveQuota, ...]:
     path = _namespaced("resourcequotas", scope.namespace)
-    return lists.read("resourcequotas", path, api_objects.quota, lambda one: bool(one.hard), {})
+    return lists.read("resourcequotas", path, objects.quota, lambda one: bool(one.hard), {})
 
 
 def _namespaced(plural: str, namespace: str) -> str:
@@ -227,7 +236,7 @@ def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Reco
     if scope.kills:
         for reason in KILLS:
             query = {"fieldSelector": f"reason={reason}"}
-            found += lists.read("events", _namespaced("events", scope.namespace), api_objects.event, _named, query)
+            found += lists.read("events", _namespaced("events", scope.namespace), objects.event, _named, query)
             if not all(one.what != "events" for one in lists.unseen):
                 break
     if scope.about is not None:
@@ -235,10 +244,10 @@ def _events(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Reco
         is_node = not namespace or any(node.name == name for node in nodes)
         for kind, place in ((("Node", ""),) if is_node else ()) + ((("Pod", namespace),) if namespace else ()):
             query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind={kind}"}
-            found += lists.read("events", _namespaced("events", place), api_objects.event, _named, query)
+            found += lists.read("events", _namespaced("events", place), objects.event, _named, query)
         if namespace:  # of a pod that was refused only its controller knows
             query = {"fieldSelector": "reason=FailedCreate"}
-            found += lists.read("events", _namespaced("events", namespace), api_objects.event, _named, query)
+            found += lists.read("events", _namespaced("events", namespace), objects.event, _named, query)
     return found
 
 
@@ -248,14 +257,14 @@ def _starting(lists: Lists, scope: Scope, nodes: Sequence[LiveNode]) -> tuple[Po
     if not name:
         return ()
     query = {"fieldSelector": f"spec.nodeName={name},status.phase=Pending"}
-    return lists.read("pods", "/api/v1/pods", api_objects.pod_with_profiles, lambda one: bool(one.name), query)
+    return lists.read("pods", "/api/v1/pods", objects.pod_with_profiles, lambda one: bool(one.name), query)
 
 
 def _events_of_pods(lists: Lists, pods: Sequence[Pod]) -> tuple[RecordedEvent, ...]:
     found: tuple[RecordedEvent, ...] = ()
     for pod in pods[:_MAX_STARTING]:
         query = {"fieldSelector": f"involvedObject.name={pod.name},involvedObject.kind=Pod"}
-        found += lists.read("events", _namespaced("events", pod.namespace), api_objects.event, _named, query)
+        found += lists.read("events", _namespaced("events", pod.namespace), objects.event, _named, query)
     return found
 
 
@@ -266,7 +275,7 @@ def _named(event: RecordedEvent) -> bool:
 def _runtime(lists: Lists, scope: Scope) -> tuple[Pod, ...]:
     """Return the node runtime's own pods, those that are not scheduled included."""
     path = _namespaced("pods", scope.release)
-    every = lists.read(RUNTIME_PODS, path, api_objects.runtime_pod, lambda one: bool(one.node), {"labelSelector": _RUNTIME})
+    every = lists.read(RUNTIME_PODS, path, objects.runtime_pod, lambda one: bool(one.node), {"labelSelector": _RUNTIME})
     return tuple(one for one in every if scope.node in ("", one.node))
 
 
@@ -280,3 +289,93 @@ def _refused(lists: Lists) -> int | None:
     number, missed = runtime_metrics.refused(lists.api)
     lists.unseen += missed
     return number
+
+
+NAME = "gpushare-viewer"
+_GROUP = "rbac.authorization.k8s.io"
+_VERSION = f"{_GROUP}/v1"
+
+
+class Subject(Struct):
+    """Who gets the rights. `namespace` is a service account's."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+def rights(  # noqa: PLR0913 - one for each option of the command
+    release: str,
+    subject: Subject,
+    *,
+    plugin: str = "",
+    operators: Mapping[str, str] = NOTHING,
+    metrics: bool = False,
+    values: bool = False,
+    imports: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Return roles and bindings. `metrics`: for `status --kills`; `values`: `drift` compares the Helm release's values too.
+
+    `plugin`: the namespace with the device plugin's configs, if it is another. `operators`: those of vendors' operators by key,
+    for `drift`.
+    `imports`: the namespaces of which `import --live` reads ConfigMaps, and with `values` the Helm releases.
+    """
+    own = [_right("configmaps", ["list"]), _right("daemonsets", ["list"], group="apps")]
+    if metrics:
+        own.append(_right("pods/proxy", ["get"]))
+    if values:
+        own.append(_right("secrets", ["list"]))
+    everywhere = [
+        _right("nodes", ["list"]),
+        _right("pods", ["get", "list"]),
+        _right("resourcequotas", ["list"]),
+        _right("events", ["list"]),
+        {"apiGroups": ["resource.k8s.io"], "resources": [SLICES, CLASSES, CLAIMS, TEMPLATES], "verbs": ["list"]},
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": [*POLICIES, *BINDINGS], "verbs": ["list"]},
+    ]
+    if metrics:
+        everywhere.append({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})
+    if imports:
+        everywhere.append(_right("clusterpolicies", ["list"], group=NVIDIA.domain))
+    configs = [_right("configmaps", ["list"]), *([_right("secrets", ["list"])] if values else [])]
+    places = {release: own}
+    of_operators = [
+        (operators.get(ours.key, ""), [configs[0], _right(ours.plural, ["list"], group=vendor.domain)])
+        for vendor, ours in vendors.OPERATORS
+    ]
+    for namespace, rules in ((plugin, configs[:1]), *((one, configs) for one in imports), *of_operators):
+        if namespace:
+            known = places.setdefault(namespace, [])
+            known += [rule for rule in rules if rule not in known]
+    return [
+        *_account(subject),
+        {"apiVersion": _VERSION, "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": everywhere},
+        _binding("ClusterRole", subject, {"name": NAME}),
+        *(one for namespace, rules in places.items() for one in _role_of(namespace, rules, subject)),
+    ]
+
+
+def _role_of(namespace: str, rules: Sequence[dict[str, Any]], subject: Subject) -> Sequence[dict[str, Any]]:
+    metadata = {"name": NAME, "namespace": namespace}
+    return (
+        {"apiVersion": _VERSION, "kind": "Role", "metadata": metadata, "rules": list(rules)},
+        _binding("Role", subject, dict(metadata)),
+    )
+
+
+def _account(subject: Subject) -> Sequence[dict[str, Any]]:
+    if subject.kind != "ServiceAccount":
+        return ()
+    metadata = {"name": subject.name, "namespace": subject.namespace}
+    return ({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},)
+
+
+def _right(resource: str, verbs: list[str], group: str = "") -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+
+
+def _binding(role: str, subject: Subject, metadata: dict[str, Any]) -> dict[str, Any]:
+    who = {"kind": subject.kind, "name": subject.name}
+    who |= {"namespace": subject.namespace} if subject.namespace else {"apiGroup": _GROUP}
+    reference = {"apiGroup": _GROUP, "kind": role, "name": NAME}
+    return {"apiVersion": _VERSION, "kind": f"{role}Binding", "metadata": metadata, "roleRef": reference, "subjects": [who]}

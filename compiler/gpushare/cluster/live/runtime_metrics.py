@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 from urllib.parse import quote as quoted
 
+from gpushare.cluster.live.objects import Pod, ReadFailure, RuntimeMetrics, Usage
 from gpushare.cluster.live.pages import Api, NoClusterError, RequestError
-from gpushare.cluster.live.snapshot import Pod, ReadFailure, RuntimeMetrics, Usage
 from gpushare.core.wording import clean, pluralize
 
 PORT = 9408

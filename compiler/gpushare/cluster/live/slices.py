@@ -9,10 +9,10 @@ another size counts as so many shares as it takes away.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.cluster.live import devices
-from gpushare.cluster.live.devices import Claim, Device, DeviceClass, Grant, Request, Slice
+from gpushare.cluster.live import claims
+from gpushare.cluster.live.claims import Claim, Device, DeviceClass, Grant, Request, Slice
 from gpushare.cluster.live.live_pools import ClassPlan, LivePool, LivePools
-from gpushare.cluster.live.snapshot import Pod, Snapshot
+from gpushare.cluster.live.objects import Pod, Snapshot
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first
 from gpushare_node.contract.struct import NOTHING, Struct, replace
@@ -125,13 +125,13 @@ def _is_divided_as_planned(pool: LivePool, device: Device) -> bool:
     plan = next((plan for plan in pool.classes.values() if plan.is_of(device)), None)
     if device.division != pool.division:
         return False
-    is_counted = pool.division == devices.BY_COUNT and plan is not None and plan.replicas > 1
-    return not is_counted or plan is None or device.capacities[devices.SHARES].value == plan.replicas
+    is_counted = pool.division == claims.BY_COUNT and plan is not None and plan.replicas > 1
+    return not is_counted or plan is None or device.capacities[claims.SHARES].value == plan.replicas
 
 
 def _word(device: Device) -> str:
-    if device.division == devices.BY_COUNT:
-        return f"{device.capacities[devices.SHARES].value} shares"
+    if device.division == claims.BY_COUNT:
+        return f"{device.capacities[claims.SHARES].value} shares"
     return device.division or "nothing"
 
 
@@ -148,7 +148,7 @@ def offers(snapshot: Snapshot, live: LivePools) -> Mapping[str, NodeOffer] | Non
     """Return the offer of each node that has slices or whose pool is the driver's; None if slices were not read."""
     if snapshot.dra is None:
         return {}
-    if not snapshot.has_seen(devices.SLICES):
+    if not snapshot.has_seen(claims.SLICES):
         return None
     classes = {one.name: one for one in snapshot.dra.classes}
     of_nodes: dict[str, list[Slice]] = {}
@@ -186,7 +186,7 @@ def allocations(claims: Iterable[Claim]) -> Allocations:
 
 def seen_allocations(snapshot: Snapshot) -> Allocations | None:
     """Return who has which device; None if claims were not read."""
-    if snapshot.dra is None or not snapshot.has_seen(devices.CLAIMS):
+    if snapshot.dra is None or not snapshot.has_seen(claims.CLAIMS):
         return None
     return allocations(snapshot.dra.claims)
 
@@ -227,10 +227,10 @@ def asked(device: Device, request: Request) -> dict[str, int]:
 def shares_used(plan: ClassPlan, division: str, consumed: Mapping[str, int]) -> int:
     """Return how many shares a claim takes away that consumes this much of a device."""
     size = share_bytes(plan)
-    if plan.replicas > 1 and division == devices.BY_COUNT:
-        return consumed.get(devices.SHARES, 1)
-    if plan.replicas > 1 and division == devices.BY_MEMORY and size and devices.MEMORY in consumed:
-        return max(1, -(-consumed[devices.MEMORY] // size))
+    if plan.replicas > 1 and division == claims.BY_COUNT:
+        return consumed.get(claims.SHARES, 1)
+    if plan.replicas > 1 and division == claims.BY_MEMORY and size and claims.MEMORY in consumed:
+        return max(1, -(-consumed[claims.MEMORY] // size))
     return plan.replicas
 
 
@@ -241,9 +241,9 @@ def shares_left(plan: ClassPlan, device: Device, held: Sequence[Held]) -> int:
         return 0
     if plan.replicas == 1 or not device.division:
         return 0 if held else plan.replicas
-    if devices.SHARES in rest:
-        return max(0, rest[devices.SHARES])
-    return max(0, min(plan.replicas, rest.get(devices.MEMORY, 0) // size)) if size else 0
+    if claims.SHARES in rest:
+        return max(0, rest[claims.SHARES])
+    return max(0, min(plan.replicas, rest.get(claims.MEMORY, 0) // size)) if size else 0
 
 
 def share_bytes(plan: ClassPlan) -> int:

@@ -7,12 +7,11 @@ what is used.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.cluster.live import belief, devices, live_pools, slices
+from gpushare.cluster.live import belief, claims, live_pools, slices
 from gpushare.cluster.live.belief import OBSERVING, Observed
-from gpushare.cluster.live.devices import Claim, DraObjects
+from gpushare.cluster.live.claims import Claim, DraObjects
 from gpushare.cluster.live.live_pools import ClassPlan, LivePool
-from gpushare.cluster.live.slices import Allocations, Listed, NodeOffer, key_of
-from gpushare.cluster.live.snapshot import (
+from gpushare.cluster.live.objects import (
     OTHER_PODS,
     Condition,
     LiveNode,
@@ -23,9 +22,9 @@ from gpushare.cluster.live.snapshot import (
     Snapshot,
     Usage,
 )
+from gpushare.cluster.live.slices import Allocations, Listed, NodeOffer, key_of
 from gpushare.core.units import MIB, UNKNOWN_MEMORY, MemoryTotals, total
 from gpushare.facts.nodes import clouds
-from gpushare.offering.backends import vgpu
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
@@ -245,7 +244,7 @@ def _claims(snapshot: Snapshot, dra: DraObjects) -> ClaimStatus:
     for one in dra.classes:
         if one.extended_name:
             by_name.setdefault(one.extended_name, []).append(one.name)
-    is_seen = snapshot.has_seen(devices.CLAIMS)
+    is_seen = snapshot.has_seen(claims.CLAIMS)
     return ClaimStatus(
         allocated=sum(bool(one.grants) for one in dra.claims) if is_seen else None,
         pending=sum(one.grants is None for one in dra.claims) if is_seen else None,
@@ -256,9 +255,9 @@ def _claims(snapshot: Snapshot, dra: DraObjects) -> ClaimStatus:
 
 def _vm_nodes(nodes: Iterable[LiveNode]) -> Iterator[VmNode]:
     for node in sorted(nodes, key=lambda node: node.name):
-        config = vgpu.config_of(node.labels)
-        if config is not None:
-            yield VmNode(name=node.name, config=config, state=vgpu.state(node.labels))
+        if node.vgpus is not None:
+            config, state = node.vgpus
+            yield VmNode(name=node.name, config=config, state=state)
 
 
 def only(status: Status, name: str) -> Status | None:

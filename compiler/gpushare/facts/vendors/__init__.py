@@ -14,6 +14,9 @@ VENDORS = {"nvidia": NVIDIA, "amd": AMD}
 GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VENDORS.values()))
 """With which the names of resources begin that are GPUs of any vendor, or parts of them."""
 
+OPERATORS = tuple((vendor, vendor.operator_objects) for vendor in VENDORS.values() if vendor.operator_objects is not None)
+"""The vendors for whose operator our chart makes objects, and which."""
+
 
 class HasVendor(Protocol):
     """What has a vendor, such as a card."""

@@ -1,6 +1,6 @@
 """AMD, and how its device plugin and gpu-operator are installed."""
 
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.facts.vendors.vendor import GpuVendor, OperatorObjects
 from gpushare_node.contract import vendors
 from gpushare_node.contract.struct import content_of
 
@@ -13,16 +13,30 @@ CONFIG_MANAGER = "configManager"
 MANAGER_MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
 """The compute modes that the config manager sets: TPX is not among them."""
 
+OBJECTS = OperatorObjects(
+    key="amd",
+    folder="chart/files/amd/",
+    file="config.json",
+    specs="device-configs/",
+    config_map="gpushare-dcm",
+    kind="DeviceConfig",
+    plural="deviceconfigs",
+    version="v1alpha1",
+    open_fields=frozenset({"selector", "devicePluginArguments"}),
+)
+"""DeviceConfigs of gpu-operator, and the ConfigMap with the config manager's file."""
+
 AMD = GpuVendor(
     **content_of(vendors.AMD),
     name="AMD",
     exported="amd_com_(gpu|[sdtqc]px_).*",
     charts={"amd-gpu-operator": "gpu-operator-charts", "amd-device-plugin": "amd-gpu"},
-    cluster_kinds=("DeviceConfig",),
+    cluster_kinds=(OBJECTS.kind,),
     catalogue="amd",
     tool="amd-smi",
     shown_by=("ls", "/dev/kfd", "/dev/dri"),
     has_shares=False,
     compute_modes=MANAGER_MODES,
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
+    operator_objects=OBJECTS,
 )

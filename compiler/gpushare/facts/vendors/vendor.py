@@ -2,7 +2,28 @@
 
 from collections.abc import Mapping
 
+from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.vendors import VendorNames
+
+
+class OperatorObjects(Struct):
+    """What our chart makes in the namespace of a vendor's operator, for it to read: objects of its kind, and a ConfigMap.
+
+    `key` is the section of the chart's values that has the namespace, and with which the option that names it begins.
+
+    A bundle has all of them in `folder`: `file` there is the text of the ConfigMap's key of that name, as JSON, and `specs` has
+    a file for each object with its specification. For mappings in `open_fields` of it the server has no defaults.
+    """
+
+    key: str
+    folder: str
+    file: str
+    specs: str
+    config_map: str
+    kind: str
+    plural: str
+    version: str
+    open_fields: frozenset[str]
 
 
 class GpuVendor(VendorNames):
@@ -35,3 +56,4 @@ class GpuVendor(VendorNames):
     vgpu_label: str = ""
     compute_modes: frozenset[str] = frozenset()
     known_as: str = ""
+    operator_objects: OperatorObjects | None = None

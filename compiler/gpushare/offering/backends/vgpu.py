@@ -16,6 +16,9 @@ from gpushare_node.contract.struct import Struct
 OPERATOR_CONFIG_MAP = "gpushare-vgpu"
 """The ConfigMap with every config, in the operator's namespace."""
 
+FILE = "chart/files/vgpu/config.yaml"
+"""Its text in a bundle."""
+
 NONE = "none"
 """The config of a node whose label names none: no vGPU."""
 

@@ -16,7 +16,7 @@ from gpushare.facts.catalog import vendor_charts
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
 from gpushare.facts.nodes.clouds import OUR_TAINTS
-from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT
+from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJECTS
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.stacks.amd import Amd, AmdStack
 from gpushare.intent.types import NvidiaStack, Platform
@@ -25,11 +25,7 @@ from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL
 
-_FOLDER = "chart/files/amd"
-_CONFIG = f"{_FOLDER}/config.json"
-
-_CONFIG_MAP = "gpushare-dcm"
-"""The ConfigMap with the config manager's file, in the namespace of AMD's stack."""
+_CONFIG = f"{OBJECTS.folder}{OBJECTS.file}"
 
 _LABELS = ["compute-memory-partition", "compute-partitioning-supported", "memory-partitioning-supported"]
 """What AMD's labeller writes beside its defaults."""
@@ -70,7 +66,7 @@ class AmdPrograms(Stack):
         """Yield the specifications of the DeviceConfigs where AMD's operator serves pools, and its config manager's file."""
         if _has_operator(plan):
             for pool in _pools(plan):
-                yield f"{_FOLDER}/device-configs/{pool.name}.yaml", _device_config(plan, pool)
+                yield f"{OBJECTS.folder}{OBJECTS.specs}{pool.name}.yaml", _device_config(plan, pool)
         if not plan.intent.observes and any(pool.manager_config for pool in plan.pools):
             document = config_manager.document(new_lock.manager_configs.every(), AMD.partitioner_stops)
             yield _CONFIG, json.dumps(document, indent=2) + "\n"
@@ -238,7 +234,7 @@ def _device_config(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
         "configManager": {
             "enable": pool.manager_config is not None,
             "image": _image(platform, CONFIG_MANAGER),
-            "config": {"name": _CONFIG_MAP},
+            "config": {"name": OBJECTS.config_map},
             "configManagerTolerations": tolerations,
         },
     }

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live import api_objects, live_pools, runtime_metrics
+from gpushare.cluster.live import live_pools, objects, runtime_metrics
 from gpushare.core.wording import clean
 
 VIEWS: list[Callable[[dict[str, Any]], object]] = [
-    api_objects.node,
-    api_objects.pod,
-    api_objects.quota,
-    api_objects.config_map,
-    api_objects.daemonset,
-    api_objects.event,
+    objects.node,
+    objects.pod,
+    objects.quota,
+    objects.config_map,
+    objects.daemonset,
+    objects.event,
 ]
 WRONG: list[Any] = [None, [], [None, 3, {}], "text", 7, True, {}, {"": None}, {"a": {"a": []}}]
 FIELDS = (
@@ -41,11 +41,11 @@ def test_any_field_value_raises_nothing(view: Callable[[dict[str, Any]], object]
 def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     condition = {"type": wrong, "status": wrong, "reason": wrong}
     conditions = [condition, {"type": "Ready", "status": "True"}]
-    node = api_objects.node({"status": {"conditions": conditions}, "spec": {"taints": [{"key": wrong}]}})
+    node = objects.node({"status": {"conditions": conditions}, "spec": {"taints": [{"key": wrong}]}})
     assert node.is_up
     states = [{"name": wrong, "state": {state: {"reason": wrong, "message": wrong}}} for state in ("waiting", "terminated")]
-    api_objects.pod({"status": {"conditions": [condition], "containerStatuses": states, "initContainerStatuses": states}})
-    hash(api_objects.event({"series": {"count": wrong, "lastObservedTime": wrong}, "lastTimestamp": wrong, "count": wrong}))
+    objects.pod({"status": {"conditions": [condition], "containerStatuses": states, "initContainerStatuses": states}})
+    hash(objects.event({"series": {"count": wrong, "lastObservedTime": wrong}, "lastTimestamp": wrong, "count": wrong}))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_any_list_field_value_raises_nothing(wrong: Any) -> None:
     ],
 )
 def test_quantities_are_parsed(given: object, kept: int | None) -> None:
-    assert api_objects.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
+    assert objects.gpus({"nvidia.com/gpu": given, "nvidia.com/rdma": "3", "cpu": "4"}) == (
         {} if kept is None else {"nvidia.com/gpu": kept}
     )
 
@@ -72,9 +72,7 @@ def test_pod_request_is_the_sum_of_containers_or_the_largest_init_container() ->
     def container(number: int) -> dict[str, Any]:
         return {"name": "x", "resources": {"limits": {"nvidia.com/gpu": str(number)}}}
 
-    pod = api_objects.pod(
-        {"spec": {"containers": [container(1), container(2)], "initContainers": [container(5), container(4)]}}
-    )
+    pod = objects.pod({"spec": {"containers": [container(1), container(2)], "initContainers": [container(5), container(4)]}})
     assert pod.requests == {"nvidia.com/gpu": 5}
 
 
@@ -85,7 +83,7 @@ def test_no_text_controls_a_terminal(text: str) -> None:
 
 
 def test_huge_text_is_truncated() -> None:
-    node = api_objects.node({"metadata": {"name": "n", "annotations": {"gpushare.dev/x": "y" * (1 << 20)}}})
+    node = objects.node({"metadata": {"name": "n", "annotations": {"gpushare.dev/x": "y" * (1 << 20)}}})
     assert len(node.annotations["gpushare.dev/x"]) == 1000
 
 
@@ -120,7 +118,7 @@ def test_arbitrary_daemonset_terms_raise_nothing(wrong: Any) -> None:
         [{"matchExpressions": [{"key": wrong, "operator": "In", "values": wrong}]}],
         [{"matchExpressions": [{"key": "a", "operator": wrong}]}],
     ):
-        found = api_objects.daemonset(selects(term))
-        assert live_pools.pool_of(api_objects.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
-    selector = api_objects.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
+        found = objects.daemonset(selects(term))
+        assert live_pools.pool_of(objects.node({"metadata": {"name": "n"}}), {"p": found.terms or ()}) == ""
+    selector = objects.daemonset({"spec": {"template": {"spec": {"nodeSelector": wrong}}}}).node_selector
     assert {type(text) for pair in selector.items() for text in pair} <= {str}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.cluster.live import dra_objects, slices
+from gpushare.cluster.live import claims, slices
 from tests.compiler.cluster.live.clusters import LiveCluster
 from tests.compiler.cluster.live.conftest import Ask
 from tests.compiler.cluster.live.dra_cluster import (
@@ -192,7 +192,7 @@ def test_running_pod_with_a_claim_has_no_problems(dra: LiveCluster, ask: Ask) ->
 def test_only_expressions_of_our_form_are_recognised(expression: str, selects: str) -> None:
     names = {name: f"device.attributes['gpu.nvidia.com'].{of}" for name, of in _ATTRIBUTES}
     text = f"device.driver == 'gpu.nvidia.com' && {expression.format(**names)}"
-    found = dra_objects.device_class({"metadata": {"name": "x"}, "spec": {"selectors": [{"cel": {"expression": text}}]}})
+    found = claims.device_class({"metadata": {"name": "x"}, "spec": {"selectors": [{"cel": {"expression": text}}]}})
     assert str(found.selection) == selects
 
 
@@ -218,7 +218,7 @@ def test_claim_with_admin_access_has_no_device_of_others_and_informing_taints_ke
     result = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0", "request": "gpu"}
     asked = {"deviceClassName": "c", "adminAccess": True, "tolerations": [{"key": "a", "operator": "Exists"}]}
     watcher, user = (
-        dra_objects.claim(
+        claims.claim(
             {
                 "metadata": {"name": name, "namespace": "team"},
                 "spec": {
@@ -233,5 +233,5 @@ def test_claim_with_admin_access_has_no_device_of_others_and_informing_taints_ke
     [[request]] = watcher.requests
     assert (request.is_admin, [str(one) for one in request.tolerations]) == (True, ["a:"])
     taints = [{"key": "look", "effect": "None"}, {"key": "broken", "effect": "NoSchedule"}]
-    found = dra_objects.resource_slice({"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}})
+    found = claims.resource_slice({"spec": {"devices": [{"name": "gpu-0", "taints": taints}]}})
     assert [str(one) for one in found.devices[0].taints] == ["broken:NoSchedule"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.cluster.live.snapshot import Condition, Pod, RuntimeMetrics, Usage
+from gpushare.cluster.live.objects import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import Holder, NodeStatus, PoolStatus, ShareUsage, Status, holders_of_node
 from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.reading import schema

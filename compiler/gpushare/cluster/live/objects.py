@@ -1,6 +1,8 @@
-"""Objects of the API server, as JSON, to the values of a Snapshot: only the fields that we use. Pure; never raises.
+"""Objects of a cluster as values, each beside its reader from the API server's JSON, and all that was read: Snapshot. Pure.
 
-An object may lack any field, have another type there, or contain control characters: what is not as expected counts as missing.
+An object may lack any field, have another type there, or contain control characters: what is not as expected counts as missing,
+and no reader raises. Only the fields that we use are read. Texts are safe to print, except where it is said. Resources are
+those that are GPUs.
 """
 
 import json
@@ -8,25 +10,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpushare.cluster.live.devices import PodClaim
-from gpushare.cluster.live.snapshot import (
-    CONDITION,
-    PROFILES,
-    Condition,
-    ConfigMap,
-    DaemonSet,
-    DeviceConfig,
-    LiveNode,
-    LiveQuota,
-    Pod,
-    RecordedEvent,
-)
+from gpushare.cluster.live.claims import OUR_NAMES, DraObjects, PodClaim
 from gpushare.core.wording import clean
 from gpushare.facts import vendors
+from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.offering import backends
-from gpushare.offering.backends.dra import IMPLICIT, OUR_CLASSES
+from gpushare.offering.backends import vgpu
 from gpushare_node.contract.names import POLICY_ANNOTATION, POOL_LABEL, PREFIX, WOULD_ANNOTATION
 from gpushare_node.contract.objects import (
+    Json,
     claimed_limits,
     container_resources,
     mapping,
@@ -36,11 +28,64 @@ from gpushare_node.contract.objects import (
     texts,
 )
 from gpushare_node.contract.quantity import units
-from gpushare_node.contract.struct import NOTHING, replace
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
-Json = Mapping[str, Any]
+PLUGIN_LABELS = tuple(filter(None, (vendor.plugin_label for vendor in vendors.VENDORS.values())))
+LAYOUT_LABELS = tuple(vendor.layout_label for vendor in vendors.VENDORS.values() if not vendor.plugin_label)
+"""What the node runtime sets where the vendor's plugin follows no label."""
+CONDITION = "GPUShareReady"
+PROFILES = "gpushare-profiles"
+"""These are names of the node runtime: docs/bundle.md."""
 
-_GPUS = (*vendors.GPU_RESOURCES, OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
+VGPU_CONFIGS, VGPU_FILE = vgpu.OPERATOR_CONFIG_MAP, vgpu.FILE
+"""The ConfigMap of NVIDIA's vGPU device manager, and its text in a bundle."""
+VGPUS_DONE = vgpu.DONE
+"""What that manager says of a node that has its vGPUs."""
+
+RUNTIME_PODS = "pods of the runtime"
+"""`ReadFailure.what` of the node runtime's own pods."""
+OTHER_PODS = "pods of other namespaces"
+"""`ReadFailure.what` of a Snapshot that was restricted to one namespace."""
+_GPUS = (*vendors.GPU_RESOURCES, *OUR_NAMES)
+
+
+class Condition(Struct):
+    """A node's condition. `since` and `heartbeat`, when it was last written, are RFC 3339 times, as text; empty if unknown."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
+    heartbeat: str = ""
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the status is True."""
+        return self.status == "True"
+
+
+class LiveNode(Struct):
+    """One node. `condition` is GPUShareReady, None without one; `is_up` is kubelet's Ready. `annotations` are ours only.
+
+    `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean.
+    """
+
+    name: str
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+    taints: tuple[str, ...] = ()
+    allocatable: Mapping[str, int] = NOTHING
+    capacity: Mapping[str, int] = NOTHING
+    condition: Condition | None = None
+    is_up: bool = False
+    is_cordoned: bool = False
+    would: Mapping[str, Any] | None = None
+
+    @property
+    def vgpus(self) -> tuple[str, str] | None:
+        """Of a node for virtual machines its config, empty for the default one, and what NVIDIA's manager says of it."""
+        config = vgpu.config_of(self.labels)
+        return None if config is None else (config, vgpu.state(self.labels))
 
 
 def node(item: Json) -> LiveNode:
@@ -98,6 +143,40 @@ def _condition(item: Json) -> Condition:
         "heartbeat": "lastHeartbeatTime",
     }
     return Condition(**{name: clean(item.get(field)) for name, field in words.items()})
+
+
+class Pod(Struct):
+    """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
+
+    `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do. `created`
+    is an RFC 3339 time. `claims` are its ResourceClaims, `by_claim` the names in its limits for which one of them was made, and
+    `selector` its nodeSelector.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    node: str = ""
+    owner: str = ""
+    requests: Mapping[str, int] = NOTHING
+    containers: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    labels: Mapping[str, str] = NOTHING
+    created: str = ""
+    uid: str = ""
+    claims: tuple[PodClaim, ...] = ()
+    by_claim: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = NOTHING
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may have devices: it is bound to a node and has not ended."""
+        return bool(self.node) and bool(self.requests) and self.phase not in {"Succeeded", "Failed"}
 
 
 def pod(item: Json) -> Pod:
@@ -180,27 +259,16 @@ def _limits_by_claim(status: Json) -> frozenset[str]:
     return frozenset(clean(resource) for _, resource, _ in claimed_limits(status))
 
 
-def quota(item: Json) -> LiveQuota:
-    """Return the quota of this object, with its limits on GPUs only."""
-    metadata, status = mapping(item, "metadata"), mapping(item, "status")
-    hard = _quota_gpus(mapping(mapping(item, "spec"), "hard"))
-    used = _quota_gpus(mapping(status, "used"))
-    return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
+class DaemonSet(Struct):
+    """The DaemonSet of one pool: the terms and labels by which it selects nodes, and the policy's digest."""
 
-
-def _quota_gpus(numbers: Json) -> Mapping[str, int]:
-    return gpus({backends.quota_resource(str(key)): value for key, value in numbers.items()})
-
-
-def config_map(item: Json) -> ConfigMap:
-    """Return the ConfigMap of this object; its texts are not for printing."""
-    data = {str(key): value for key, value in mapping(item, "data").items() if isinstance(value, str)}
-    return ConfigMap(name=clean(mapping(item, "metadata").get("name")), data=data)
-
-
-def device_config(item: Json) -> DeviceConfig:
-    """Return the DeviceConfig of this object; its specification is not for printing."""
-    return DeviceConfig(name=clean(mapping(item, "metadata").get("name")), spec=mapping(item, "spec"))
+    name: str
+    pool: str
+    policy: str = ""
+    terms: tuple[Mapping[str, Any], ...] | None = None
+    node_selector: Mapping[str, str] = NOTHING
+    image: str = ""
+    ready: int = 0
 
 
 def daemonset(item: Json) -> DaemonSet:
@@ -227,6 +295,18 @@ def _term(item: Json) -> Json:
     return {part: [{**one, "values": texts(one, "values")} for one in mappings(item, part)] for part in parts}
 
 
+class RecordedEvent(Struct):
+    """One Event of the node runtime, the scheduler or kubelet. `time` is RFC 3339 as text, empty if unknown."""
+
+    namespace: str
+    kind: str
+    name: str
+    reason: str
+    message: str
+    time: str = ""
+    count: int = 1
+
+
 def event(item: Json) -> RecordedEvent:
     """Return the Event of this object."""
     about, series = mapping(item, "involvedObject"), mapping(item, "series")
@@ -240,6 +320,122 @@ def event(item: Json) -> RecordedEvent:
         time=next((clean(time) for time in times if time), ""),
         count=max(_number(series.get("count")), _number(item.get("count")), 1),
     )
+
+
+class LiveQuota(Struct):
+    """One ResourceQuota: what of it is about GPUs, as resource → number, without the prefix `requests.`."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int]
+    used: Mapping[str, int]
+
+
+def quota(item: Json) -> LiveQuota:
+    """Return the quota of this object, with its limits on GPUs only."""
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    hard = _quota_gpus(mapping(mapping(item, "spec"), "hard"))
+    used = _quota_gpus(mapping(status, "used"))
+    return LiveQuota(namespace=clean(metadata.get("namespace")), name=clean(metadata.get("name")), hard=hard, used=used)
+
+
+def _quota_gpus(numbers: Json) -> Mapping[str, int]:
+    return gpus({backends.quota_resource(str(key)): value for key, value in numbers.items()})
+
+
+class ConfigMap(Struct):
+    """One of our ConfigMaps, with its texts as they are: they are compared, and printed only through `wording.clean`."""
+
+    name: str
+    data: Mapping[str, str]
+
+
+def config_map(item: Json) -> ConfigMap:
+    """Return the ConfigMap of this object; its texts are not for printing."""
+    data = {str(key): value for key, value in mapping(item, "data").items() if isinstance(value, str)}
+    return ConfigMap(name=clean(mapping(item, "metadata").get("name")), data=data)
+
+
+class OperatorObject(Struct):
+    """One of our objects for a vendor's operator, with its specification as it is: it is compared, and printed only clean."""
+
+    kind: str
+    name: str
+    spec: Mapping[str, Any] = NOTHING
+
+
+def operator_object(kind: str, item: Json) -> OperatorObject:
+    """Return an object of a vendor's operator; its specification is not for printing."""
+    return OperatorObject(kind=kind, name=clean(mapping(item, "metadata").get("name")), spec=mapping(item, "spec"))
+
+
+def configs_of(vendor: GpuVendor) -> str:
+    """Return `ReadFailure.what` of the ConfigMaps beside a vendor's operator."""
+    return f"configmaps of {vendor.name}'s operator"
+
+
+class Usage(Struct):
+    """One container's memory on one device, in bytes, from the runtime's metrics. `cap` None: no cap."""
+
+    node: str
+    namespace: str
+    pod: str
+    container: str
+    gpu: str
+    used: int | None = None
+    cap: int | None = None
+    is_over: bool = False
+
+
+class RuntimeMetrics(Struct):
+    """What the runtime of one node reports; counters since that runtime's start."""
+
+    node: str
+    usages: tuple[Usage, ...] = ()
+    kills: int = 0
+    evictions: int = 0
+    warnings: int = 0
+    is_paused: bool = False
+    would_act: int = 0
+
+
+class ReadFailure(Struct):
+    """Something that was not read: what, why, and what would allow it."""
+
+    what: str
+    why: str
+    hint: str = ""
+
+
+class Snapshot(Struct):
+    """Everything that was read. A list that could not be read is empty, and `unseen` has it. `runtime` are its own pods.
+
+    `starting`: pods of the selected node that have not started and mount the ConfigMap of our profiles.
+
+    `dra`: what NVIDIA's DRA driver offers and has given; None where no pool and no node is of it, or was.
+
+    `refused`: how many requests the API server would have refused if our policies denied; None: not queried.
+    """
+
+    namespace: str
+    nodes: tuple[LiveNode, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    runtime: tuple[Pod, ...] = ()
+    starting: tuple[Pod, ...] = ()
+    quotas: tuple[LiveQuota, ...] = ()
+    configs: Mapping[str, ConfigMap] = NOTHING
+    operator_objects: tuple[OperatorObject, ...] = ()
+    daemonsets: tuple[DaemonSet, ...] = ()
+    events: tuple[RecordedEvent, ...] = ()
+    values: Mapping[str, Any] | None = None
+    metrics: tuple[RuntimeMetrics, ...] = ()
+    refused: int | None = None
+    dra: DraObjects | None = None
+    unseen: tuple[ReadFailure, ...] = ()
+
+    def has_seen(self, what: str) -> bool:
+        """Whether a list such as `pods` was read."""
+        return all(one.what != what for one in self.unseen)
 
 
 def gpus(numbers: Json) -> Mapping[str, int]:

@@ -18,10 +18,14 @@ _MAX_PATH_LENGTH = 1000
 
 
 class Artifact(Struct):
-    """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`."""
+    """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`.
+
+    `document` is that of which the text is the YAML, if the text was made so; else None. Nobody changes it.
+    """
 
     path: str
     text: str
+    document: Any = None
 
 
 def digest(text: str) -> str:

@@ -14,6 +14,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.cli import options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
 from gpushare.compare import sides
+from gpushare.compare.files import of_artifacts
 from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.wording import join_first, nearest, visible
@@ -154,7 +155,7 @@ def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str,
     read = compiled(name, bundle_of(name), other.previous_lock if other else lock.EMPTY, overlays)
     if read.compilation is None or read.compilation.plan is None:
         return read
-    return replace(read, made=sides.of_plan(read.plan), files={file.path: file.text for file in read.artifacts})
+    return replace(read, made=sides.of_plan(read.plan), files=of_artifacts(read.artifacts))
 
 
 def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:

@@ -56,7 +56,7 @@ def _price(file: str, name: str, value: object, pools: Sequence[str], catalog: C
 
 def read_workload(name: str) -> "Workload":
     """Return the workload of a file, or of stdin if the name is `-`. Raises HintedError."""
-    from gpushare.study import workload  # noqa: PLC0415 - 16 modules, and most commands with prices have no workload
+    from gpushare.study import workload  # noqa: PLC0415 - most commands with prices have no workload
 
     data, file = streams.read(name, workload.MAX_BYTES, workload.FORMS)
     with streams.Progress(f"reading {visible(file)}"):

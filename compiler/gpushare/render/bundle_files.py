@@ -93,7 +93,8 @@ def _lookups(plan: Plan) -> dict[str, dict[str, str]]:
 
 
 def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
-    policies = policy.policies(plan)
+    documents = policy.policies(plan)
+    policies = {pool: emit.yaml_text(document) for pool, document in documents.items()}
     chart_values = _chart_values(plan, new_lock, policies)
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
@@ -120,7 +121,9 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     yield _yaml(admission.FILE, admission.document(chart_values))
     if plan.pools:
         yield Artifact(path=admission.TENANCY, text=f"{emit.canonical_json(admission.tenancy(chart_values))}\n")
-    yield from _generated(plan, new_lock, policies)
+    for pool, document in documents.items():
+        yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=policies[pool], document=document)
+    yield from _generated(plan, new_lock)
     if not observes:
         yield from _stack(plan, new_lock, upstream_values)
     yield _yaml(lock.INTENT, dict(plan.document))
@@ -159,10 +162,8 @@ def _autoscaling(plan: Plan) -> Iterator[Artifact]:
         yield _yaml(f"nodes/karpenter/{pool}.yaml", overlay)
 
 
-def _generated(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> Iterator[Artifact]:
-    """Yield the files that the chart's templates read."""
-    for pool, text in policies.items():
-        yield Artifact(path=f"chart/files/policies/{pool}.yaml", text=text)
+def _generated(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
+    """Yield the files that the chart's templates read, beside the policies."""
     for key, text in profiles.profiles(new_lock).items():
         yield Artifact(path=f"chart/files/profiles/{key}.yaml", text=text)
     mig_configs = mig_parted.config(plan, new_lock)
@@ -195,7 +196,7 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
 
 
 def _yaml(path: str, document: dict[str, Any]) -> Artifact:
-    return Artifact(path=path, text=_text(document))
+    return Artifact(path=path, text=_text(document), document=document)
 
 
 def _text(document: dict[str, Any]) -> str:

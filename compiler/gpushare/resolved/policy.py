@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
-from gpushare.core import emit
 from gpushare.facts.catalog.cards import PartitionMode
 from gpushare.facts.nodes import clouds
 from gpushare.intent.types import Enforcement, Platform
@@ -16,9 +16,9 @@ from gpushare_node.contract import policy
 from gpushare_node.contract.policy import Backend, Policy
 
 
-def policies(plan: Plan) -> dict[str, str]:
-    """Return the policy of every pool as text, by pool."""
-    return {pool.name: emit.yaml_text(policy.document(of_pool(plan, pool))) for pool in plan.pools}
+def policies(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Return the document of every pool's policy, by pool."""
+    return {pool.name: policy.document(of_pool(plan, pool)) for pool in plan.pools}
 
 
 def of_pool(plan: Plan, pool: PoolPlan) -> Policy:

@@ -7,10 +7,13 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
+from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.artifact import digest
 from gpushare.bundle.lock import Lock
+from gpushare.compare import files as compare_files
 from gpushare.core import resources
+from gpushare.reading import source
 from tests.compiler.render.compiled import POOLS, compiled, document, files, intent
 from tests.support.paths import ROOT
 
@@ -55,6 +58,15 @@ def test_every_yaml_file_is_clean_under_yamllint_and_every_text_ends_with_one_ne
         if path.endswith(".yaml") and "templates/" not in path:
             problems = [f"{path}:{problem.line}: {problem.desc}" for problem in linter.run(io.StringIO(text), RULES)]
             assert not problems
+
+
+def test_the_document_of_a_file_is_what_a_reader_of_its_text_finds() -> None:
+    """A comparison takes the documents of a bundle that it has compiled, and reads those of one on the disk."""
+    made = compare_files.of_artifacts(pipeline.compile_intent(intent(), "intent.yaml", lock.EMPTY).artifacts)
+    written = {path: text for path, text in made.items() if isinstance(text, compare_files.WrittenText)}
+    assert {"chart/values.yaml", "chart/files/policies/dense.yaml", lock.INTENT} <= written.keys()
+    for path, text in written.items():
+        assert compare_files.parsed(path, text) == source.read(text.encode(), path, own=True).data, path
 
 
 def test_pool_order_does_not_change_the_bundle() -> None:

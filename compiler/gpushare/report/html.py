@@ -18,7 +18,6 @@ from gpushare import __version__
 from gpushare.core import palette, resources
 from gpushare.core.palette import Shades
 from gpushare.core.wording import visible
-from gpushare.report import memory_map
 from gpushare.report.model import Cards, Form, Format, Lines, Map, PoolCard, Report, ReportPart, Section, Sides, Table
 from gpushare_node.contract.struct import replace
 
@@ -179,9 +178,9 @@ def _cells(one: Map) -> list[Mapping[str, Any]]:
             "size": cell.size,
             "lines": cell.labels or ("unused",),
             "mark": cell.mark,
-            "shares": memory_map.segments(cell.replicas),
+            "shares": cell.segments,
         }
-        for cell in memory_map.filled(one)
+        for cell in one.filled()
     ]
 
 

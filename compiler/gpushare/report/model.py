@@ -4,7 +4,7 @@ A command has one module here, which makes its Report and, with `document`, its 
 make them safe to print.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Flag, StrEnum, auto
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 POOL, RESOURCE = "⟨pool⟩", "⟨resource⟩"
 """Where names are written into a text: characters that no name has."""
+_MAX_SEGMENTS = 8
 
 
 class Format(Flag):
@@ -148,6 +149,11 @@ class Cell(Struct):
     replicas: int = 1
     mark: str = ""
 
+    @property
+    def segments(self) -> int:
+        """Into how many segments its replicas divide it: 1 if there are so many that their number alone says it."""
+        return self.replicas if self.replicas <= _MAX_SEGMENTS else 1
+
 
 class Map(ReportPart):
     """The memory of a GPU, or of several that are alike, to scale.
@@ -164,6 +170,24 @@ class Map(ReportPart):
     mode: str = ""
     indent: int = 2
     is_framed: bool = True
+
+    def filled(self) -> list[Cell]:
+        """Return the cells and the slices that are not used, in order."""
+        taken = [(cell.start, cell.size) for cell in self.cells]
+        unused = [] if self.slices is None else [Cell(start=start, size=size) for start, size in gaps(taken, self.slices)]
+        return sorted([*self.cells, *unused], key=lambda cell: cell.start)
+
+
+def gaps(taken: Iterable[tuple[int, int]], units: int) -> tuple[tuple[int, int], ...]:
+    """Return the (start, size) ranges of 0…units that no (start, size) of `taken` covers, in order."""
+    found, at = [], 0
+    for start, size in sorted(taken):
+        if start > at:
+            found.append((at, start - at))
+        at = max(at, start + size)
+    if at < units:
+        found.append((at, units - at))
+    return tuple(found)
 
 
 class Warnings(ReportPart):

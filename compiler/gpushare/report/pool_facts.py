@@ -10,8 +10,7 @@ from gpushare.core.wording import gib, join_first, mib, visible
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Geometry
 from gpushare.offering import modes
-from gpushare.report import memory_map
-from gpushare.report.model import Cell, Map
+from gpushare.report.model import Cell, Map, gaps
 from gpushare.resolved.plan import DevicePlan
 
 _MAX_NODES = 8
@@ -107,7 +106,7 @@ def _labels(device: DevicePlan) -> tuple[str, ...]:
 def left_over(instances: Iterable[mig.PlacedInstance], geometry: Geometry) -> str:
     """Return in words what of the card no instance uses; empty if nothing is left."""
     placed = tuple(instances)
-    memory = sum(size for _, size in memory_map.gaps(((one.start, one.size) for one in placed), geometry.units))
+    memory = sum(size for _, size in gaps(((one.start, one.size) for one in placed), geometry.units))
     whole = max(profile.compute_slices for profile in geometry.profiles)
     compute = whole - sum(one.profile.compute_slices for one in placed)
     parts = [

@@ -2,17 +2,42 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpushare.core import palette
 from gpushare.core.wording import visible
-from gpushare.report import memory_map
-from gpushare.report.model import Cards, Form, Format, Lines, Map, PoolCard, Report, ReportPart, Section, Table
-from gpushare.report.terminal import BOLD, CYAN, DIM, GREEN, RED, Style, table, wrapped
-from gpushare_node.contract.struct import replace
+from gpushare.report.model import Cards, Cell, Form, Format, Lines, Map, PoolCard, Report, ReportPart, Section, Table
+from gpushare.report.terminal import BOLD, CYAN, DIM, GREEN, RED, Style, pad, table, width, wrapped
+from gpushare_node.contract.struct import NOTHING, Struct, replace
 
+_WHOLE = 8
+"""The number of slices of most cards: GPUs without slices are drawn as wide."""
+_SHADES = palette.DARK
 _LONG = 40
 """Lines of the sections that are followed by the summary alone: with more, it precedes them, too."""
+
+
+class _Strokes(Struct):
+    """Characters of a frame (corners and crossings of top and bottom, two lines), of replicas' dividers, of unused slices."""
+
+    top: str
+    bottom: str
+    across: str
+    down: str
+    divider: str
+    unused: str
+    signs: Mapping[str, str] = NOTHING
+
+    def written(self, label: str) -> str:
+        """Return the label in characters that the terminal has."""
+        for sign, text in self.signs.items():
+            label = label.replace(sign, text)
+        return label
+
+
+_BOXES = _Strokes(top="┌┬┐", bottom="└┴┘", across="─", down="│", divider="┊", unused="░")
+_ASCII = _Strokes(top="+++", bottom="+++", across="-", down="|", divider=":", unused=".", signs={"×": "x", "≤": "<="})
 
 
 def render(report: Report, style: Style) -> str:
@@ -101,7 +126,72 @@ def _map(one: Map, style: Style) -> str:
     title, aside = visible(one.title), visible(one.aside)
     head = "  ".join(filter(None, (" " * one.indent + title, aside)))
     shown = wrapped(head, style, indent=one.indent + 2).replace(aside, style.paint(aside, DIM)) if title else ""
-    return shown + (memory_map.bar(one, style) if one.cells else "")
+    return shown + (bar(one, style) if one.cells else "")
+
+
+def bar(one: Map, style: Style) -> str:
+    """Return the cells to scale over all slices, unused ranges filled; without a frame only what is inside it."""
+    strokes = _BOXES if style.boxes else _ASCII
+    wide = 1 if one.slices else max(_WHOLE // len(one.cells), 1)
+    units = one.slices or wide * len(one.cells)
+    # A unit and its border; bars are never wider than 100.
+    per_unit = wide * max(2, (min(style.columns, 100) - one.indent - 1) // units)
+    placed = one.filled()
+    rooms = [cell.size * per_unit - 1 for cell in placed]
+    columns = [_column(cell, room, strokes) for cell, room in zip(placed, rooms, strict=True)]
+    height = max(map(len, columns))
+    blanks = [" " if cell.labels else strokes.unused for cell in placed]
+    shown = [
+        [_painted(line, cell, style) for line in column + [blank * room] * (height - len(column))]
+        for cell, room, column, blank in zip(placed, rooms, columns, blanks, strict=True)
+    ]
+    lines = [strokes.down + strokes.down.join(row) + strokes.down for row in zip(*shown, strict=True)]
+    if one.is_framed:
+        lines = [_edge(rooms, strokes.top, strokes.across), *lines, _edge(rooms, strokes.bottom, strokes.across)]
+    return "".join(f"{' ' * one.indent}{line}\n" for line in lines)
+
+
+def _edge(rooms: Sequence[int], corners: str, across: str) -> str:
+    left, cross, right = tuple(corners)
+    return left + cross.join(across * room for room in rooms) + right
+
+
+def _column(cell: Cell, room: int, strokes: _Strokes) -> list[str]:
+    """Return the cell's lines, each as wide as the cell; a label that is too long continues in the next line."""
+    if not cell.labels:
+        return [strokes.unused * room]
+    pieces = [piece for label in cell.labels for piece in _pieces(strokes.written(label), room)]
+    lines = [pad(" " * ((room - width(piece)) // 2) + piece, room) for piece in pieces]
+    return [*lines, *_divided(cell.segments, room, strokes.divider)]
+
+
+def _divided(parts: int, room: int, divider: str) -> list[str]:
+    """Return the line that divides the cell into equal segments; none if there is one, or not a character for each."""
+    if parts == 1 or room < 2 * parts - 1:
+        return []
+    line = [" "] * room
+    for part in range(1, parts):
+        line[part * (room + 1) // parts - 1] = divider
+    return ["".join(line)]
+
+
+def _painted(line: str, cell: Cell, style: Style) -> str:
+    """Return a line of the cell in the colour of its profile, as far as the terminal has that."""
+    if not cell.labels:
+        return style.paint(line, DIM)
+    colour = _SHADES.of(cell.profile)
+    return style.paint(line, *style.shade(_SHADES.ink, ground=colour))
+
+
+def _pieces(label: str, room: int) -> list[str]:
+    """Return the label in pieces of at most `room` characters, broken before `+`, `×` or a space if possible."""
+    if len(label) <= room:
+        return [label]
+    for mark in ("+", "×", " "):
+        head, found, tail = label.partition(mark)
+        if found and head and len(head) <= room:
+            return [head, *_pieces((found + tail).strip(), room)]
+    return [label[:room], *_pieces(label[room:], room)]
 
 
 def csv_text(report: Report) -> str:

@@ -38,7 +38,7 @@ def test_check_imports_no_more_than_compile(imported: dict[str, set[str]]) -> No
 
 
 def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, set[str]]) -> None:
-    names = ("show", "pool_facts", "model", "memory_map", "text", "terminal")
+    names = ("show", "pool_facts", "model", "text", "terminal")
     drawing = {f"gpushare.report.{name}" for name in names}
     money = {"gpushare.cli.option_files", "gpushare.resolved.costs"}
     others = {"gpushare.report", "gpushare.cli.show", "gpushare.render.offer", "gpushare.resolved.claim_plan", "unicodedata"}

@@ -5,10 +5,11 @@ import io
 import pytest
 
 from gpushare.core.wording import visible
-from gpushare.report import memory_map, terminal
+from gpushare.report import model, terminal
 from gpushare.report.model import Cell, Map
 from gpushare.report.pool_facts import ranges
 from gpushare.report.terminal import Style, width
+from gpushare.report.text import bar
 
 
 class Stream(io.TextIOWrapper):
@@ -109,7 +110,7 @@ def test_output_without_a_terminal_is_not_truncated(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("style", [Style(), Style(boxes=False), Style(columns=40)], ids=["boxes", "ascii", "narrow"])
 def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
     cells = [Cell(start=0, size=1, labels=("1g.5gb+me×2", "2200Mi")), Cell(start=4, size=4, labels=("3g.20gb",))]
-    text = memory_map.bar(Map(cells=cells, slices=8), style)
+    text = bar(Map(cells=cells, slices=8), style)
     lines = text.splitlines()
     assert len({width(line) for line in lines}) == 1
     assert width(lines[0]) <= style.columns
@@ -117,7 +118,7 @@ def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
 
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
-    text = memory_map.bar(
+    text = bar(
         Map(
             cells=[Cell(start=0, size=2, labels=("a",)), Cell(start=4, size=4, labels=("b",))],
             slices=8,
@@ -132,28 +133,26 @@ def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:
 
 
 def test_long_labels_wrap_without_losing_text() -> None:
-    text = memory_map.bar(
-        Map(cells=[Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], slices=8, is_framed=False), Style(columns=40)
-    )
+    text = bar(Map(cells=[Cell(start=0, size=1, labels=("1g.24gb+me.all×12",))], slices=8, is_framed=False), Style(columns=40))
     assert "".join(text.replace("│", "").replace("░", "").split()) == "1g.24gb+me.all×12"
 
 
 @pytest.mark.parametrize(("replicas", "dividers"), [(1, 0), (2, 1), (4, 3), (8, 7), (9, 0)])
 def test_replicas_divide_a_bar_into_equal_segments(replicas: int, dividers: int) -> None:
     cell = Cell(start=0, size=8, labels=("whole GPU",), replicas=replicas)
-    assert memory_map.bar(Map(cells=[cell], slices=8), Style()).count("┊") == dividers
-    assert memory_map.bar(Map(cells=[cell], slices=8), Style(boxes=False)).count(":") == dividers
+    assert bar(Map(cells=[cell], slices=8), Style()).count("┊") == dividers
+    assert bar(Map(cells=[cell], slices=8), Style(boxes=False)).count(":") == dividers
 
 
 def test_a_cell_too_narrow_for_its_segments_has_none() -> None:
     cell = Cell(start=0, size=1, labels=("1g.5gb×8",), replicas=8)
-    assert "┊" not in memory_map.bar(Map(cells=[cell], slices=8), Style(columns=40))
+    assert "┊" not in bar(Map(cells=[cell], slices=8), Style(columns=40))
 
 
 @pytest.mark.parametrize(("colours", "code"), [(0, ""), (256, "48;5;"), (2**24, "48;2;3;112;176")])
 def test_an_instance_has_the_colour_of_its_size_as_far_as_the_terminal_can(colours: int, code: str) -> None:
     cell = Cell(start=0, size=4, labels=("3g.20gb",), profile="3g.20gb")
-    text = memory_map.bar(Map(cells=[cell], slices=8), Style(coloured=bool(colours), colours=colours))
+    text = bar(Map(cells=[cell], slices=8), Style(coloured=bool(colours), colours=colours))
     assert ("\x1b[" in text) is bool(colours)
     assert code in text
 
@@ -175,7 +174,7 @@ def test_number_of_terminal_colours_is_detected(monkeypatch: pytest.MonkeyPatch)
     [([], ((0, 8),)), ([(0, 8)], ()), ([(4, 2), (0, 1)], ((1, 3), (6, 2))), ([(0, 4), (4, 4)], ())],
 )
 def test_gaps_are_the_unoccupied_ranges(taken: list[tuple[int, int]], expected: tuple[tuple[int, int], ...]) -> None:
-    assert memory_map.gaps(taken, 8) == expected
+    assert model.gaps(taken, 8) == expected
 
 
 @pytest.mark.parametrize(("numbers", "expected"), [([0], "0"), ([0, 1, 2, 3, 6], "0-3, 6"), ([7, 5], "5, 7"), ([0, 1], "0-1")])

@@ -24,8 +24,6 @@ _CONFIG = re.compile(
 )
 _VGPU_CONFIG = re.compile(r"(?m)^vgpu-configs:")
 _MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
-_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
-"""Helm writes it on the ClusterPolicy, which has no namespace of its own."""
 _DRA_GROUP = "resource.k8s.io/"
 _OF_DRA_DRIVER = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
 """Values that the chart of NVIDIA's DRA driver alone has."""
@@ -106,7 +104,7 @@ class Collector:
                     stack=helm_values.OPERATOR,
                     part=part.at("spec"),
                     version=_version(part),
-                    namespace=part.at("metadata", "annotations", _RELEASE_NAMESPACE).text,
+                    namespace=part.at("metadata", "annotations", helm_values.RELEASE_NAMESPACE).text,
                 ),
                 described(part),
             )

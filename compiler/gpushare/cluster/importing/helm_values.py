@@ -21,6 +21,8 @@ from gpushare_node.contract.struct import Struct
 OPERATOR, PLUGIN = "gpu-operator", "device-plugin"
 _OPERATOR_KEYS = ("devicePlugin", "migManager", "mig", "toolkit", "dcgmExporter", "daemonsets")
 _PLUGIN_KEYS = ("config", "migStrategy", "gfd", "compatWithCPUManager", "deviceListStrategy", "deviceIDStrategy", "mps")
+RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+"""Helm writes it on what it installs, the ClusterPolicy among them, which has no namespace of its own."""
 _STRATEGIES = ("none", "single", "mixed")
 
 

@@ -5,10 +5,10 @@ same node. A pool that DRA cannot serve stays as it is. The platform says who in
 pools need.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import GPU, SHARED, Facts
 from gpushare.cluster.importing.helm_values import OPERATOR
@@ -144,9 +144,7 @@ def of_dra(draft: Draft) -> dict[str, dict[str, Any]]:
 
 def oldest_kubelet(facts: Facts) -> tuple[int, int] | None:
     """Return the version of the oldest kubelet, a lower bound of the API server's version; None if no Node says one."""
-    texts = (node.part.at("status", "nodeInfo", "kubeletVersion").text for node in facts.nodes)
-    found = (re.match(r"v?(\d{1,4})\.(\d{1,4})", text) for text in texts)
-    return min(((int(one[1]), int(one[2])) for one in found if one), default=None)
+    return min(filter(None, map(node_objects.kubelet, facts.nodes)), default=None)
 
 
 def need(facts: Facts, draft: Draft, notes: Notes, comment: str) -> None:

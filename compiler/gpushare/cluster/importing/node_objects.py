@@ -192,6 +192,8 @@ def instances(labels: Mapping[str, str]) -> dict[str, tuple[int, int, bool]]:
     }
 
 
+_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
+
 MAX_GPUS = 16
 """The most GPUs of a node that an intent can have; of more nothing is believed."""
 
@@ -240,6 +242,12 @@ def own_label(nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]
     common = set.intersection(*(set(own_labels(node)) for node in nodes))
     fitting = sorted(pair for pair in common if everywhere[pair] == len(nodes))
     return next(iter(sorted(fitting, key=lambda pair: ("gpu" not in pair[0].lower(), pair))), None)
+
+
+def kubelet(node: ImportedNode) -> tuple[int, int] | None:
+    """Return major and minor version of the node's kubelet; None if the Node does not say it."""
+    found = _VERSION.match(node.part.at("status", "nodeInfo", "kubeletVersion").text)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.accounting import dotted, shown
 from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import ChartSettings, Facts
@@ -169,10 +170,10 @@ def _has_mig(draft: Draft) -> bool:
 def _kubelets(facts: Facts, notes: Notes) -> None:
     old = []
     for node in facts.nodes:
-        version = node.part.at("status", "nodeInfo", "kubeletVersion")
-        found = re.match(r"v?(\d{1,4})\.(\d{1,4})", version.text)
-        if found and (int(found[1]), int(found[2])) < _OLDEST_KUBELET:
-            old.append((version, f"{shorten(node.name)} ({shorten(version.text)})"))
+        version = node_objects.kubelet(node)
+        if version is not None and version < _OLDEST_KUBELET:
+            part = node.part.at("status", "nodeInfo", "kubeletVersion")
+            old.append((part, f"{shorten(node.name)} ({shorten(part.text)})"))
     if old:
         notes.warn(
             "GS873",

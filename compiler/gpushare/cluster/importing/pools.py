@@ -303,17 +303,26 @@ def _add(kind: _NodeGroup, nodes: Sequence[ImportedNode], everywhere: Counter[tu
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
     gpus = len(kind.layouts.gpus)
     document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus, "sharing": sharing}
-    if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
-        document["memory"] = {"cap": "none"}
+    labels = kind.node.part.at("metadata", "labels")
+    path = _put(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, kind.layouts, labels, draft)
     taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
     if taints:
         document["tolerations"] = [dict(taint) for taint in taints]
-    labels = kind.node.part.at("metadata", "labels")
-    path = draft.add(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, labels)
     _comment(path, kind, nodes, home, draft, labels)
-    offered = {} if modes.named(sharing["mode"]).serves_vms else sharing_fields.resources(sharing, kind.layouts)
-    for resource, profile in offered.items():
+
+
+def _put(name: str, document: dict[str, Any], layouts: Layouts, part: Part, draft: Draft) -> Path:
+    """Add a pool whose containers had no cap before, with the resources that it offers."""
+    sharing = document["sharing"]
+    mode = modes.named(sharing["mode"])
+    if "replicas" in sharing and not mode.has_daemon:
+        document["memory"] = {"cap": "none"}
+    path = draft.add(name, document, part)
+    if cap := sharing_fields.cap_comment(sharing):
+        draft.note((*path, "memory") if "memory" in document else (*path, "sharing", "replicas"), None, cap)
+    for resource, profile in () if mode.serves_vms else sharing_fields.resources(sharing, layouts).items():
         draft.offer(resource, path, profile)
+    return path
 
 
 def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
@@ -329,10 +338,6 @@ def _comment(  # noqa: PLR0913, PLR0917 - what the comments name
     draft.note((*path, "nodes"), labels, why)
     origin = "; ".join(filter(None, [kind.origin, kind.layouts.origin, kind.strategy_origin if kind.layouts.any else ""]))
     draft.note((*path, "sharing"), kind.layouts.part or labels, f"from {origin}")
-    cap = sharing_fields.cap_comment(kind.sharing)
-    if cap:
-        has_daemon = modes.named(kind.sharing["mode"]).has_daemon
-        draft.note((*path, "sharing", "replicas") if has_daemon else (*path, "memory"), None, cap)
     if any(node_objects.taints(node) for node in nodes):
         draft.note((*path, "tolerations"), None, "from the taints of the nodes")
 
@@ -424,9 +429,7 @@ def add_of_configs(facts: Facts, draft: Draft, notes: Notes) -> None:
             continue
         selection = {"matchLabels": {"node.example.org/gpu": card_id}}
         document: dict[str, Any] = {"card": card_id, "nodes": selection, "gpusPerNode": 1, "sharing": sharing}
-        if "replicas" in sharing and not modes.named(sharing["mode"]).has_daemon:
-            document["memory"] = {"cap": "none"}
-        path = draft.add(config.name, document, config.part)
+        path = _put(config.name, document, whole, config.part, draft)
         notes.warn(
             "GS860",
             config.part,
@@ -439,8 +442,3 @@ def add_of_configs(facts: Facts, draft: Draft, notes: Notes) -> None:
         draft.note((*path, "nodes"), None, "assumed: replace the label by one that these nodes have")
         draft.note((*path, "gpusPerNode"), None, "assumed")
         draft.note((*path, "sharing"), config.part, f"from {sharing_fields.name_of(config)}")
-        cap = sharing_fields.cap_comment(sharing)
-        if cap:
-            draft.note((*path, "memory") if "memory" in document else (*path, "sharing", "replicas"), None, cap)
-        for resource, profile in sharing_fields.resources(sharing, whole).items():
-            draft.offer(resource, path, profile)

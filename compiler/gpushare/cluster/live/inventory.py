@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from gpushare.cluster.importing import quotas
+from gpushare.cluster.importing.helm_values import RELEASE_NAMESPACE
 from gpushare.cluster.live import claims, helm_release
 from gpushare.cluster.live.objects import ReadFailure
 from gpushare.cluster.live.pages import Api, Json, Lists
@@ -16,13 +17,12 @@ from gpushare.core.wording import clean
 from gpushare.facts.catalog import upstream
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Dra
+from gpushare_node.contract.objects import mapping
 from gpushare_node.contract.struct import Struct
 
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system", Dra().namespace)
 """Where NVIDIA's operator, device plugin and DRA driver are usually installed."""
 _CHARTS = tuple(upstream.FILES.values())
-_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
-"""Helm writes it on what it installs, the ClusterPolicy among them."""
 _LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
 _OURS = "app.kubernetes.io/name!=gpushare"
 
@@ -62,31 +62,31 @@ def _policies(lists: Lists) -> Iterator[Json]:
 
 def _device_class(item: Json) -> Json:
     """Return what names a DeviceClass: none is imported, and each that is not ours is reported."""
-    return _object(claims.API, "DeviceClass", _map(item, "metadata"))
+    return _object(claims.API, "DeviceClass", mapping(item, "metadata"))
 
 
 def _node(item: Json) -> Json:
-    metadata, status = _map(item, "metadata"), _map(item, "status")
-    kept = {name: _map(status, name) for name in ("capacity", "allocatable", "nodeInfo")}
-    return _object("v1", "Node", metadata) | {"spec": {"taints": _map(item, "spec").get("taints")}, "status": kept}
+    metadata, status = mapping(item, "metadata"), mapping(item, "status")
+    kept = {name: mapping(status, name) for name in ("capacity", "allocatable", "nodeInfo")}
+    return _object("v1", "Node", metadata) | {"spec": {"taints": mapping(item, "spec").get("taints")}, "status": kept}
 
 
 def _quota(item: Json) -> Json:
-    spec = _map(item, "spec")
-    gpus = {key: number for key, number in _map(spec, "hard").items() if quotas.is_of_gpus(key)}
-    return _object("v1", "ResourceQuota", _map(item, "metadata")) | {"spec": spec | {"hard": gpus}} if gpus else {}
+    spec = mapping(item, "spec")
+    gpus = {key: number for key, number in mapping(spec, "hard").items() if quotas.is_of_gpus(key)}
+    return _object("v1", "ResourceQuota", mapping(item, "metadata")) | {"spec": {**spec, "hard": gpus}} if gpus else {}
 
 
 def _config_map(item: Json) -> Json:
-    data = _map(item, "data")
+    data = mapping(item, "data")
     if not any(isinstance(text, str) and _LIKE_CONFIG.search(text) for text in data.values()):
         return {}
-    return _object("v1", "ConfigMap", _map(item, "metadata")) | {"data": data}
+    return _object("v1", "ConfigMap", mapping(item, "metadata")) | {"data": data}
 
 
 def _policy(item: Json) -> Json:
-    found = _object(f"{NVIDIA.prefix}v1", "ClusterPolicy", _map(item, "metadata")) | {"spec": _map(item, "spec")}
-    return _annotated(found, item, _RELEASE_NAMESPACE)
+    found = _object(f"{NVIDIA.prefix}v1", "ClusterPolicy", mapping(item, "metadata")) | {"spec": mapping(item, "spec")}
+    return _annotated(found, item, RELEASE_NAMESPACE)
 
 
 def _release(one: helm_release.DeployedRelease, namespace: str) -> Json:
@@ -102,7 +102,7 @@ def _release(one: helm_release.DeployedRelease, namespace: str) -> Json:
     }
 
 
-def _object(version: str, kind: str, metadata: Json) -> Json:
+def _object(version: str, kind: str, metadata: Mapping[str, Any]) -> Json:
     """Return the object with what identifies it: entries of a list have no kind."""
     kept = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
     return {"apiVersion": version, "kind": kind, "metadata": kept}
@@ -110,17 +110,12 @@ def _object(version: str, kind: str, metadata: Json) -> Json:
 
 def _annotated(found: Json, item: Json, key: str) -> Json:
     """Return the object with this annotation, if it has it."""
-    notes = _map(_map(item, "metadata"), "annotations")
+    notes = mapping(mapping(item, "metadata"), "annotations")
     found["metadata"]["annotations"] = {key: notes[key]} if key in notes else {}
     return found
 
 
 def _name(item: Mapping[str, Any]) -> str:
-    metadata = _map(item, "metadata")
+    metadata = mapping(item, "metadata")
     where = f"{clean(metadata.get('namespace'))}/" if metadata.get("namespace") else ""
     return f"{item['kind']} {where}{clean(metadata.get('name'))}" if metadata else "values of the Helm release"
-
-
-def _map(item: Mapping[str, Any], name: str) -> Json:
-    found = item.get(name)
-    return found if isinstance(found, dict) else {}

@@ -9,7 +9,7 @@ import click
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.facts.catalog import cards
-from gpushare.report import advice, comparison, drift, images, simulation, size, status, usage
+from gpushare.report import advice, comparison, drift, images, live_plan, simulation, size, status, usage
 from gpushare.report import cards as cards_report
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -116,6 +116,7 @@ DOCUMENTS = (
     cards_report.DOCUMENT,
     drift.DOCUMENT,
     images.DOCUMENT,
+    live_plan.DOCUMENT,
     simulation.DOCUMENT,
     size.DOCUMENT,
     size.COMPARISON,

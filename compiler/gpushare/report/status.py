@@ -625,11 +625,6 @@ EVENT: Shape[RecordedEvent] = record(
 UNSEEN: Shape[ReadFailure] = record("unseen", *fields(ReadFailure, "what", "why", "hint"), text="What could not be read.")
 
 
-def unseen(missing: Iterable[ReadFailure]) -> list[dict[str, str]]:
-    """Return what was not seen, for documents that are made by hand."""
-    return [UNSEEN.write(one) for one in dict.fromkeys(missing)]
-
-
 DOCUMENT: Document[Status] = Document(
     name="status",
     kind="Status",

@@ -148,7 +148,7 @@ def test_without_a_clipboard_the_pod_is_selected(tab: Browser, files: dict[str, 
     [
         ("simulation", ["Intents compared", "Shares in use: at most", "Assumed"]),
         ("01-heterogeneous", ["kind: Pod", "hpc", "Quotas", "2200Mi"]),
-        ("plan", ["Settings of the intent", "spec.pools.hpc", "Capacity"]),
+        ("plan", ["Intent", "spec.pools.hpc", "Capacity"]),
     ],
 )
 def test_print_view_is_unfolded(tab: Browser, files: dict[str, Path], name: str, words: list[str]) -> None:

@@ -9,40 +9,12 @@ from tests.contract.test_layers import COMPILER, NODE, House
 
 BY_NAME = {
     COMPILER.name: {
-        "compare.nodes": "what a released node takes from tenants",
-        "compare.outages": "how long a node is without any",
-        "compare.snapshots": "the back end of a bundle that names none",
-        "intent.types": "the default, and whether the DRA driver is needed",
+        "intent.types": "the default",
+        "offering.claims": "claims",
         "cluster.live.claims": "the driver's slices, classes and claims",
         "cluster.live.objects": "vGPUs",
-        "offering.modes.mps": "who offers the mode",
-        "offering.modes.partition": "who offers the mode",
-        "offering.modes.traits": "who offers a mode that says nothing else",
-        "offering.modes.vgpu": "who offers the mode",
-        "render.stacks.amd": "the file of AMD's config manager",
-        "render.autoscaling": "what a node that is not there yet will offer",
-        "render.stacks.dra": "the driver's values, classes and templates",
-        "render.mig_parted": "the file of mig-manager",
-        "resolved.policy": "what the node runtime is told",
-        "render.readme": "how users ask for a share",
-        "render.values": "the values of NVIDIA's plugin",
-        "render.vgpu": "the file of the vGPU device manager",
-        "resolved.claim_plan": "claims of a pool",
-        "resolved.node_plan": "what divides GPUs",
-        "render.offer": "what a pool offers, for programs",
-        "resolved.plan": "the pools of each, and the resources of plugins",
+        "render.values": "the ConfigMap of the vGPU device manager",
         "resolved.vm_pool": "vGPUs",
-        "rules.nodes": "what an autoscaler knows of a node",
-        "rules.backend": "what DRA does not have",
-        "rules.device_classes": "the class that the driver's chart makes",
-        "rules.device_parts": "sizes of claims",
-        "rules.ineffective_settings": "fields that one of them does not read",
-        "rules.on_demand": "instances for each claim",
-        "rules.platform": "the strategy of NVIDIA's plugin",
-        "rules.pools": "the names of AMD's config manager",
-        "rules.versions": "the release of NVIDIA's plugin",
-        "offering.claims": "claims",
-        "study.simulation.supply": "who chooses the device of a share",
         "report.status": "nodes of the driver",
     },
     NODE.name: {
@@ -52,7 +24,10 @@ BY_NAME = {
         "reconcile.release": "the back end of a node without a policy",
     },
 }
-"""Modules outside `backends` that know a back end by name, and for what. All others ask `backends.of`, or `modes`."""
+"""Modules outside `backends` that know a back end by name, and for what. All others ask `backends.of`, or `modes`.
+
+Modules whose names begin with a back end's are its own.
+"""
 
 ALLOWED = {
     "backends": "the back ends themselves",
@@ -64,8 +39,12 @@ _NEUTRAL = {"backend", "requests"}
 """Modules of `backends` that are of no one back end."""
 
 
+_OWN = {"dra", "vgpu"}
+
+
 def is_allowed(name: str) -> bool:
-    return any(f"{name}.".startswith(f"{package}.") for package in ALLOWED)
+    is_own = name.rpartition(".")[2].partition("_")[0] in _OWN
+    return is_own or any(f"{name}.".startswith(f"{package}.") for package in ALLOWED)
 
 
 def knows_one(house: House, path: Path) -> bool:

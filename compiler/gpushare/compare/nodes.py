@@ -98,6 +98,6 @@ def released(old: PoolSide) -> int:
     """Return how many shares of one node are removed when gpushare releases it, which changes not every vendor's GPUs."""
     if not old.vendor.is_made_whole:
         return 0
-    if old.backend != Backend.DEVICE_PLUGIN:
+    if Backend(old.backend).has_claims:
         return old.shares
     return gpus.disturbed(old.gpus, snapshots.released(old), None, restarts=old.has_daemon)

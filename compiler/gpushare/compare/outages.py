@@ -9,6 +9,7 @@ from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
 from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Requests
+from gpushare.offering import backends
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, OnBusy
 from gpushare_node.contract.windows import Window, locate
@@ -20,8 +21,6 @@ _LAYOUT_SECONDS = 10
 _MODE_SECONDS = 60
 """The same with a change of MIG mode, where the reset of each GPU takes up to half a minute; an estimate too."""
 
-_HANDOVER_SECONDS = {Backend.DRA.value: 10, Backend.DEVICE_PLUGIN.value: 15}
-"""The same for a node that gets this back end: 7.7 and 10.5 s on the test cluster, rounded up."""
 _FORGET_SECONDS = 75
 """The same to DRA with names in `limits`, until kubelet has forgotten that the plugin had them: 71 s there."""
 
@@ -144,8 +143,8 @@ def _seconds(old: PoolSide | None, new: PoolSide) -> int:
 
 def _handover(old: PoolSide, new: PoolSide) -> int:
     """Return the seconds for one node that gets another back end, which may be longer for another layout."""
-    forgets = new.backend == Backend.DRA and new.requests != Requests.CLAIMS
-    seconds = _FORGET_SECONDS if forgets else _HANDOVER_SECONDS[new.backend]
+    forgets = Backend(new.backend).has_claims and new.requests != Requests.CLAIMS
+    seconds = _FORGET_SECONDS if forgets else backends.named(new.backend).handover_seconds
     return seconds if _modes(old) == _modes(new) else max(seconds, _MODE_SECONDS)
 
 

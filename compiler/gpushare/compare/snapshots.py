@@ -13,7 +13,7 @@ from gpushare.intent.types import NodeSelector, Pool, Requests
 from gpushare.offering import backends, modes
 from gpushare.resolved.node_plan import DevicePlan
 from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.policy import Backend, DesiredGpu, Policy, Share
+from gpushare_node.contract.policy import DesiredGpu, Policy, Share
 from gpushare_node.contract.struct import NOTHING, Struct, content_of, replace
 
 _WHOLE = "spx_nps1"
@@ -52,7 +52,7 @@ class PoolSide(Struct):
     gpus: tuple[Gpu, ...]
     resources: Mapping[str, int]
     policy: Any
-    backend: str = Backend.DEVICE_PLUGIN.value
+    backend: str = backends.DEFAULT
     requests: str = Requests.CLAIMS.value
     interval: str = "default"
     nodes: NodeSelector | None = None
@@ -167,7 +167,7 @@ def of_pool(wanted: Policy, pool: Pool, card: Card | None) -> PoolSide:
         labels |= {vendors.of(card).layout_label: [layout]} if layout else {}
     interval = modes.of(pool).interval
     of_claims = (pool.requests, [(name, size // MIB) for name, size in pool.sizes], interval, wanted.dra, pool.sharing)
-    is_dra = pool.backend is Backend.DRA
+    is_dra = pool.backend.has_claims
     return replace(
         side,
         priority=pool.priority,
@@ -209,5 +209,6 @@ def released(pool: PoolSide) -> tuple[Gpu, ...]:
 def exclusive(pool: PoolSide) -> PoolSide:
     """Return what the pool's nodes are after their release: of no pool, with the plugin's own default profile."""
     whole = {pool.vendor.whole_gpu: len(pool.gpus)}
-    plugin = Backend.DEVICE_PLUGIN.value
-    return replace(pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={}, backend=plugin)
+    return replace(
+        pool, mode="exclusive", profile="", gpus=released(pool), resources=whole, labels={}, backend=backends.DEFAULT
+    )

@@ -478,7 +478,7 @@ class Intent(Struct):
     @property
     def has_dra(self) -> bool:
         """Whether NVIDIA's DRA driver serves a pool."""
-        return any(pool.backend is Backend.DRA for pool in self.pools)
+        return any(pool.backend.has_claims for pool in self.pools)
 
     @property
     def installs_dra_driver(self) -> bool:

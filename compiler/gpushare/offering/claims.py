@@ -14,7 +14,7 @@ from gpushare.intent.types import Intent, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends.dra import DraDriver
 from gpushare.offering.shares import ShareKind
-from gpushare_node.contract.policy import Backend, DraShares
+from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import NOTHING, Struct
 
 Capacity = Mapping[str, str]
@@ -57,7 +57,7 @@ class Bound(Struct):
 
 def of_dra(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return the pools that the driver serves."""
-    return tuple(pool for pool in pools if pool.backend is Backend.DRA)
+    return tuple(pool for pool in pools if pool.backend.has_claims)
 
 
 def division(intent: Intent) -> Division:

@@ -15,7 +15,6 @@ from gpushare.facts.nodes.selectors import region_of
 from gpushare.intent.types import Autoscaler
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.policy import Backend
 
 _INTRODUCTION = """# Autoscaling
 
@@ -112,7 +111,7 @@ def _unknown(pool: PoolPlan) -> dict[str, int]:
 
 def _cluster_autoscaler(pool: PoolPlan) -> str:
     keys = clouds.taints_of(pool.pool.autoscaler)
-    if pool.pool.backend is Backend.DRA:
+    if pool.pool.backend.has_claims:
         return _CLUSTER_AUTOSCALER_OF_DRA.format(pool=pool.name, not_ready=keys.not_ready)
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
     asked = region_of(pool.pool.nodes) or {}

@@ -6,7 +6,7 @@ former configs are kept, and the file always has `all-disabled`, which the opera
 
 from gpushare.bundle.lock import Lock
 from gpushare.core import emit
-from gpushare.offering.backends.mig_parted import ALL_DISABLED
+from gpushare.offering.partitioners.mig_parted import ALL_DISABLED
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.policy import Partitioner
 

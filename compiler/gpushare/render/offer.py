@@ -5,10 +5,9 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.offering import backends, claims, modes
-from gpushare.offering.backends.dra import IMPLICIT
+from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.resolved import costs, vm_pool
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import NOTHING
 
 
@@ -41,7 +40,7 @@ def _money(pool: PoolPlan, price: Price | None, found: costs.Costs) -> dict[str,
 
 def _dra(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     """Return what pods ask of a pool of DRA: its templates of claims, and the names in `limits`, each with its class."""
-    if pool.pool.backend is not Backend.DRA:
+    if not pool.pool.backend.has_claims:
         return {}
     classes = dict.fromkeys(device.resource for device in pool.samples)
     backend = backends.of(pool.pool, pool.card)

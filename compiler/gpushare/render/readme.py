@@ -17,7 +17,7 @@ from gpushare.render.stacks import STACKS
 from gpushare.render.steps import leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.policy import Action, Backend, Partitioner
+from gpushare_node.contract.policy import Action, Partitioner
 
 _OURS = "app.kubernetes.io/name=gpushare"
 _PLUGIN = {
@@ -108,7 +108,7 @@ def _pool(pool: PoolPlan, plan: Plan) -> Iterator[str]:
     first, *others = kinds
     yield from (f"    {line}" for line in emit.yaml_text(pod(pool, first, plan)).splitlines())
     yield ""
-    if pool.pool.backend is Backend.DRA:
+    if pool.pool.backend.has_claims:
         yield from _claims(pool, plan)
     elif others:
         yield from (f"The same with {' or '.join(f'`{name}`' for name in others)}.", "")

@@ -17,7 +17,7 @@ from gpushare.render.monitoring import dcgm_fields
 from gpushare.render.stacks import STACKS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import BACKEND_LABEL
-from gpushare_node.contract.policy import Backend, Partitioner
+from gpushare_node.contract.policy import Partitioner
 
 Values = dict[str, Any]
 
@@ -85,7 +85,7 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
             ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS="true",
         ),
     )
-    by_plugin = [pool for pool in plan.pools if pool.pool.backend is Backend.DEVICE_PLUGIN]
+    by_plugin = [pool for pool in plan.pools if not pool.pool.backend.has_claims]
     if any(device.replicas > 1 for pool in by_plugin for device in pool.samples):
         # Otherwise the metrics of a shared GPU name one pod at random, and those of renamed resources no pod.
         renamed = _renamed(by_plugin)

@@ -6,7 +6,7 @@ from gpushare.core.units import MIB
 from gpushare.offering import caps, claims
 from gpushare.offering.shares import ShareKind
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare_node.contract.policy import Backend, DraShares
+from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import Struct
 
 
@@ -26,7 +26,7 @@ class ClaimPlan(Struct):
 
 def of_pool(plan: Plan, pool: PoolPlan) -> tuple[ClaimPlan, ...]:
     """Return the claims of a pool; none if the device plugin serves it."""
-    if pool.pool.backend is not Backend.DRA:
+    if not pool.pool.backend.has_claims:
         return ()
     shapes = claims.shapes(pool.pool, pool.card, pool.kinds, plan.division)
     return tuple(

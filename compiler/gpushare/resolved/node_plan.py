@@ -11,9 +11,9 @@ from gpushare.facts.catalog.cards import Card, PartitionMode
 from gpushare.facts.mig import PlacedInstance
 from gpushare.intent.types import Layout, Pool
 from gpushare.offering import backends, caps, modes, shares
-from gpushare.offering.backends import config_manager, mig_parted
-from gpushare.offering.backends.config_manager import ManagerConfig
-from gpushare.offering.backends.mig_parted import MigConfig
+from gpushare.offering.partitioners import config_manager, mig_parted
+from gpushare.offering.partitioners.config_manager import ManagerConfig
+from gpushare.offering.partitioners.mig_parted import MigConfig
 from gpushare.offering.shares import ShareKind
 from gpushare_node.contract.struct import Struct
 

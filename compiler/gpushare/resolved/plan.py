@@ -17,16 +17,16 @@ from gpushare.facts.nodes import selectors
 from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import Intent, Layout, Pool, Quota
 from gpushare.offering import backends, caps, claims, modes, shares
-from gpushare.offering.backends.config_manager import ManagerConfig
-from gpushare.offering.backends.dra import IMPLICIT
-from gpushare.offering.backends.mig_parted import MigConfig
+from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.offering.claims import Division
+from gpushare.offering.partitioners.config_manager import ManagerConfig
+from gpushare.offering.partitioners.mig_parted import MigConfig
 from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan, vm_pool
 from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
 from gpushare.resolved.resolved_pool import ResolvedPool
 from gpushare.resolved.vm_pool import VmPool
-from gpushare_node.contract.policy import Backend, DraShares, Partitioner
+from gpushare_node.contract.policy import DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
 
 __all__ = [
@@ -74,7 +74,7 @@ class PoolPlan(ResolvedPool):
     @property
     def has_profile(self) -> bool:
         """Whether the pool's nodes follow a config of NVIDIA's device plugin."""
-        return self.vendor.plugin_label != "" and self.pool.backend is Backend.DEVICE_PLUGIN
+        return self.vendor.plugin_label != "" and not self.pool.backend.has_claims
 
 
 class QuotaPlan(Struct):
@@ -124,7 +124,7 @@ class Plan(Struct):
     @property
     def dra_pools(self) -> tuple[PoolPlan, ...]:
         """The pools that NVIDIA's DRA driver serves."""
-        return tuple(pool for pool in self.pools if pool.pool.backend is Backend.DRA)
+        return tuple(pool for pool in self.pools if pool.pool.backend.has_claims)
 
     @property
     def makes_instances(self) -> bool:
@@ -139,7 +139,7 @@ class Plan(Struct):
     @property
     def ambiguous(self) -> frozenset[str]:
         """The resources that mean different things in different pools: a pod that requests one must name the pool."""
-        by_plugins = (_offer(pool) for pool in self.pools if pool.pool.backend is Backend.DEVICE_PLUGIN)
+        by_plugins = (_offer(pool) for pool in self.pools if not pool.pool.backend.has_claims)
         return shares.ambiguous(by_plugins, map(_offer, self.dra_pools)) | frozenset(self._of_classes())
 
     def _of_classes(self) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _division(intent: Intent, lock: Lock) -> Division:
 
 def _sets_intervals(resolved: Mapping[str, tuple[Pool, Card, NodeShape]], lock: Lock) -> bool:
     """Return whether the driver sets intervals. Once, always: else it resets no GPU whose claims with one end later."""
-    served = [(pool, card) for pool, card, _ in resolved.values() if pool.backend is Backend.DRA]
+    served = [(pool, card) for pool, card, _ in resolved.values() if pool.backend.has_claims]
     is_safe = all(card.has_intervals for _, card in served)
     return any(modes.of(pool).interval for pool, _ in served) or (is_safe and lock.dra.get("intervals", False))
 

@@ -8,12 +8,11 @@ from gpushare.facts.catalog.cards import PartitionMode
 from gpushare.facts.nodes import clouds
 from gpushare.intent.types import Enforcement, Platform
 from gpushare.offering import caps, modes
-from gpushare.offering.backends import config_manager
-from gpushare.offering.backends.dra import DRIVER
+from gpushare.offering.partitioners import config_manager
 from gpushare.resolved.node_plan import GpuLayout
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract import policy
-from gpushare_node.contract.policy import Backend, Policy
+from gpushare_node.contract.policy import Policy
 
 
 def policies(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -52,15 +51,15 @@ def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
 
 def _resources(pool: PoolPlan) -> tuple[tuple[str, int], ...]:
     """Return what a node offers: the shares that allocatable shows, or the devices of each DeviceClass."""
-    if pool.pool.backend is Backend.DRA:
+    if pool.pool.backend.has_claims:
         return tuple(sorted(Counter(device.resource for device in pool.devices).items()))
     return tuple((resource.name, resource.per_node) for resource in pool.resources)
 
 
 def _dra(plan: Plan, pool: PoolPlan) -> policy.PoolDra | None:
-    if pool.pool.backend is not Backend.DRA:
+    if not pool.pool.backend.has_claims:
         return None
-    return policy.PoolDra(driver=DRIVER, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
+    return policy.PoolDra(driver=pool.vendor.dra_driver, shares=plan.division.by, on_demand=modes.of(pool.pool).is_on_demand)
 
 
 def _partitioner(platform: Platform, pool: PoolPlan) -> policy.Partitioner:

@@ -16,7 +16,7 @@ from gpushare.intent.types import Autoscaler, NvidiaStack, Pool, Requests, Share
 from gpushare.offering import claims, modes
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
-from gpushare_node.contract.policy import Backend, DraShares, Partitioner
+from gpushare_node.contract.policy import DraShares, Partitioner
 
 HERE = ("spec", "platform")
 
@@ -29,13 +29,13 @@ FIRST_CHART = (0, 5, 0)
 
 
 def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
-    return ((pool, card) for pool, card in context.pools_with_card() if pool.backend is Backend.DRA)
+    return ((pool, card) for pool, card in context.pools_with_card() if pool.backend.has_claims)
 
 
 def served(context: RuleContext) -> Iterator[tuple[Pool, Card, tuple[ShareKind, ...]]]:
     """Yield the pools whose mode and card DRA has, with their devices; GS760 reports the others."""
     for pool, card in _pools(context):
-        if Backend.DRA in modes.of(pool).backends and vendors.of(card).dra_driver:
+        if modes.of(pool).takes_claims and vendors.of(card).dra_driver:
             yield pool, card, context.kinds(pool) or ()
 
 
@@ -63,7 +63,7 @@ def check_served(context: RuleContext) -> Iterator[Finding]:
         where = _where(context, pool)
         if not vendors.of(card).dra_driver:
             message, path = f"NVIDIA's DRA driver does not serve {a_card(card)} of pool {pool.name}", where
-        elif Backend.DRA not in modes.of(pool).backends:
+        elif not modes.of(pool).takes_claims:
             message = f"there is no {modes.of(pool).mode.value} with DRA"
             path = pool_path(pool, "sharing", "mode")
         elif unknown := _unknown(context, pool, card):

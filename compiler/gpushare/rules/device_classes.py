@@ -12,7 +12,6 @@ from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import Pool, Requests
 from gpushare.offering import claims, modes, shares
-from gpushare.offering.backends.dra import DRIVER
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.backend import DIVIDING, HERE, device_name, served, shares_by
 from gpushare.rules.rule import RuleContext, pool_path, product, rule, warn_of_pool
@@ -182,13 +181,13 @@ def check_former(context: RuleContext) -> Iterator[Finding]:
 def check_whole_name(context: RuleContext) -> Iterator[Finding]:
     """A name for limits that a class of the driver's own chart has too."""
     for pool, card, kinds in served(context):
-        name = vendors.of(card).whole_gpu
+        name, driver = vendors.of(card).whole_gpu, vendors.of(card).dra_driver
         if name in {context.named(pool, kind) for kind in kinds}:
             yield Finding(
                 code="GS774",
                 severity=Severity.WARNING,
-                message=f"device class {DRIVER}, which NVIDIA's chart makes, has the name {name} too: limits get a whole GPU by"
+                message=f"device class {driver}, which NVIDIA's chart makes, has the name {name} too: limits get a whole GPU by"
                 " the newer of two classes, and by neither once one is deleted",
-                hints=("write requests: claims", f"or delete device class {DRIVER} before this bundle is installed"),
+                hints=("write requests: claims", f"or delete device class {driver} before this bundle is installed"),
                 path=pool_path(pool, "requests"),
             )

@@ -15,7 +15,7 @@ from gpushare.offering.shares import ShareKind
 from gpushare.rules.backend import HERE, device_name, served, shares_by
 from gpushare.rules.quotas import quota_path, resolved_quotas
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
-from gpushare_node.contract.policy import Backend, DraShares
+from gpushare_node.contract.policy import DraShares
 
 SHAPES = ("gpu", "share")
 """Claims that every pool of whole GPUs has, or would have with another mode."""
@@ -49,7 +49,7 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
     """A number of shares of a pool whose claims have several sizes."""
     for resolved in resolved_quotas(context):
         pool, quota = resolved.pool, resolved.quota
-        if pool.backend is Backend.DRA and pool.sizes and quota.shares:
+        if pool.backend.has_claims and pool.sizes and quota.shares:
             name, size = max(pool.sizes, key=lambda one: one[1])
             yield Finding(
                 code="GS767",
@@ -87,9 +87,9 @@ def check_sizes(context: RuleContext) -> Iterator[Finding]:
         if not pool.sizes or kinds is None:
             continue
         shared = next((kind for kind in kinds if kind.shared and kind.profile is None), None)
-        if pool.backend is not Backend.DRA:
+        if not pool.backend.has_claims:
             why, hint = f"pool {pool.name} has the device plugin, which offers shares of one size", "write backend: dra"
-        elif Backend.DRA not in modes.of(pool).backends:
+        elif not modes.of(pool).takes_claims:
             continue
         elif shared is None:
             why, hint = f"pool {pool.name} does not share whole GPUs", "write mode: time-slicing"
@@ -170,7 +170,7 @@ def check_interval(context: RuleContext) -> Iterator[Finding]:
     for pool, card in context.pools_with_card():
         path = pool_path(pool, "sharing", "interval")
         if not context.writes(path):
-            if setting and pool.backend is Backend.DRA and not card.has_intervals:
+            if setting and pool.backend.has_claims and not card.has_intervals:
                 yield Finding(
                     code="GS775",
                     message=f"with the interval of pool {setting[0].name} no claim on {a_card(card)} of pool {pool.name} ends:"
@@ -183,7 +183,7 @@ def check_interval(context: RuleContext) -> Iterator[Finding]:
                     causes=(pool_path(setting[0], "sharing", "interval"),),
                 )
             continue
-        if pool.backend is not Backend.DRA:
+        if not pool.backend.has_claims:
             why, hint = "the device plugin sets no interval", "write backend: dra, or leave interval out"
         elif modes.of(pool).is_partitioned:
             why, hint = (

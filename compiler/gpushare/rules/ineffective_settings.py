@@ -14,7 +14,7 @@ from gpushare.offering.modes.mps import limits_clients
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
 from gpushare.rules.versions import operator_driver
-from gpushare_node.contract.policy import Action, Backend, Mechanism, OnBusy
+from gpushare_node.contract.policy import Action, Mechanism, OnBusy
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 DRIVER_LIMITS_FROM = 615
@@ -113,7 +113,7 @@ def _of_rollout(context: RuleContext, pool: Pool) -> _Idle:
 
 
 def _of_backend(context: RuleContext, pool: Pool) -> _Idle:
-    if pool.backend is not Backend.DRA:
+    if not pool.backend.has_claims:
         if context.writes(pool_path(pool, "requests")):
             yield ("requests",), f"pool {pool.name} has the device plugin", "remove it, or write backend: dra"
     elif pool.requests is Requests.CLAIMS:
@@ -124,7 +124,7 @@ def _of_backend(context: RuleContext, pool: Pool) -> _Idle:
 
 
 def _of_driver(intent: Intent) -> _Idle:
-    if intent.platform.dra is not None and all(pool.backend is not Backend.DRA for pool in intent.pools):
+    if intent.platform.dra is not None and all(not pool.backend.has_claims for pool in intent.pools):
         yield ("platform", "dra"), "no pool has backend: dra", "remove it, or write backend: dra in a pool"
 
 

@@ -17,7 +17,6 @@ from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region_of
 from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelector, Pool
 from gpushare.offering import modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
-from gpushare_node.contract.policy import Backend
 
 _DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
 REWRITTEN = (
@@ -302,9 +301,9 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
         kinds, label = context.kinds(pool), _gpu_label(pool)
         if pool.autoscaler is Autoscaler.KARPENTER or label is None or kinds is None:
             continue
-        if pool.backend is Backend.DRA and _is_in_slices(pool):
+        if pool.backend.has_claims and _is_in_slices(pool):
             continue
-        offered = set() if pool.backend is Backend.DRA else {kind.resource for kind in kinds}
+        offered = set() if pool.backend.has_claims else {kind.resource for kind in kinds}
         whole = vendors.of_resources(offered).whole_gpu
         if whole not in offered:
             yield warn_of_pool("GS217", pool, _never_ready(pool, label, whole), _how_to_offer_it(pool, label, whole), "nodes")
@@ -331,7 +330,7 @@ def _never_ready(pool: Pool, label: str, whole: str) -> str:
 
 
 def _how_to_offer_it(pool: Pool, label: str, whole: str) -> str:
-    if pool.backend is Backend.DRA:
+    if pool.backend.has_claims:
         of_dra = next((cloud.dra_label for cloud in CLOUDS if label in _gpu_labels(cloud).values() and cloud.dra_label), "")
         select = f'select nodes with {of_dra}: "true" as well, or ' if of_dra else ""
         return f"{select}make sure that they lack the label {label}"

@@ -17,7 +17,6 @@ from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
-from gpushare_node.contract.policy import Backend
 
 MAX_ORDERS = 720
 """How many orders of claims are tried: all of those of six profiles. No known card has more plain ones."""
@@ -30,7 +29,7 @@ def check_possible(context: RuleContext) -> Iterator[Finding]:
         if not modes.of(pool).is_on_demand:
             continue
         path = pool_path(pool, "sharing", "layout")
-        if pool.backend is not Backend.DRA:
+        if not pool.backend.has_claims:
             yield Finding(
                 code="GS777",
                 message=f"the device plugin makes no MIG instances on demand, and pool {pool.name} has no other back end",
@@ -48,7 +47,7 @@ def check_possible(context: RuleContext) -> Iterator[Finding]:
 
 
 def _makers(context: RuleContext) -> list[Pool]:
-    return [pool for pool in context.intent.pools if modes.of(pool).is_on_demand and pool.backend is Backend.DRA]
+    return [pool for pool in context.intent.pools if modes.of(pool).is_on_demand and pool.backend.has_claims]
 
 
 @rule("GS778")
@@ -57,7 +56,7 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
     makers = _makers(context)
     for pool, card in context.pools_with_card():
         mode = modes.of(pool)
-        if not makers or mode.is_on_demand or pool.backend is not Backend.DRA or Backend.DRA not in mode.backends:
+        if not makers or mode.is_on_demand or not pool.backend.has_claims or not mode.takes_claims:
             continue
         if mode.is_partitioned:
             what = f"removes the MIG instances of pool {pool.name} whenever it starts"

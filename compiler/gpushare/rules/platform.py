@@ -13,7 +13,7 @@ from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import MigStrategy, NvidiaStack
 from gpushare.offering import backends, modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
-from gpushare_node.contract.policy import Backend, Partitioner
+from gpushare_node.contract.policy import Partitioner
 
 HERE = ("spec", "platform")
 
@@ -188,7 +188,7 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     one = backends.operator_mig_strategy(pools)
     if context.intent.platform.stack is not NvidiaStack.GPU_OPERATOR or one is not None:
         return
-    with_plugin = (pool for pool in pools if pool.backend is Backend.DEVICE_PLUGIN)
+    with_plugin = (pool for pool in pools if not pool.backend.has_claims)
     wishes = [(pool.name, strategy) for pool in with_plugin if (strategy := modes.of(pool).mig_strategy)]
     mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
     other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)

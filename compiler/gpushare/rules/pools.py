@@ -12,7 +12,7 @@ from gpushare.facts.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import caps, modes
-from gpushare.offering.backends import config_manager
+from gpushare.offering.partitioners import config_manager
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 

@@ -99,7 +99,7 @@ class RuleContext:
     def named(self, pool: Pool, kind: ShareKind) -> str:
         """Return the extended resource by which pods ask for such a device in `limits`; empty if only claims get it."""
         card = self.card(pool)
-        is_offered = card is not None and pool.backend in modes.of(pool).backends
+        is_offered = card is not None and (modes.of(pool).takes_claims or not pool.backend.has_claims)
         return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 

@@ -19,7 +19,6 @@ from gpushare.intent.types import NvidiaStack, Platform, Pool, SharePlacement
 from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
-from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct, replace
 
 HERE = ("spec", "platform")
@@ -173,7 +172,7 @@ def check_plugin(context: RuleContext) -> Iterator[Finding]:
         yield _old_plugin(message, "leave the version out", written)
         return
     for pool in context.intent.pools:
-        if pool.backend is Backend.DRA:
+        if pool.backend.has_claims:
             continue
         for lacks, hint, path in _lacking(context, pool, numbers):
             yield _old_plugin(f"device plugin {version} {lacks}", hint, path)

@@ -67,7 +67,7 @@ def _obstacle(pool: Mapping[str, Any], version: tuple[int, int] | None) -> str:
     card = cards.load(pool["card"]) if pool["card"] in cards.ids() else None
     if card is not None and vendors.of(card) is AMD:
         return "NVIDIA's DRA driver does not serve AMD's GPUs"
-    if Backend.DRA not in modes.named(mode).backends:
+    if not modes.named(mode).takes_claims:
         return f"there is no {mode} with DRA"
     if (parse_percent(pool.get("memory", {}).get("oversubscribe")) or 0) > 10_000:
         return "its caps exceed the memory, and claims of memory never add up to more than a GPU has"

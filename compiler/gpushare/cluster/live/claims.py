@@ -12,6 +12,7 @@ from typing import Any
 
 from gpushare.core.wording import clean
 from gpushare.offering.backends import dra
+from gpushare.offering.backends.requests import IMPLICIT, OUR_CLASSES
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.objects import Json, device_taints, mapping, mappings
@@ -22,7 +23,7 @@ API = "resource.k8s.io/v1"
 DRIVER = dra.DRIVER
 """The name of the driver in slices and claims."""
 
-OUR_NAMES = (dra.OUR_CLASSES, f"{dra.IMPLICIT}{dra.OUR_CLASSES}")
+OUR_NAMES = (OUR_CLASSES, f"{IMPLICIT}{OUR_CLASSES}")
 """With which the names of our classes begin, and those that Kubernetes gives them in limits."""
 
 SLICES, CLASSES = "resourceslices", "deviceclasses"
@@ -204,7 +205,7 @@ class DeviceClass(Struct):
 
     def stands_for(self, resource: str) -> bool:
         """Whether the name in limits means a device of the class."""
-        return resource in {self.extended_name, f"{dra.IMPLICIT}{self.name}"}
+        return resource in {self.extended_name, f"{IMPLICIT}{self.name}"}
 
 
 def device_class(item: Json) -> DeviceClass:
@@ -397,7 +398,7 @@ class DraObjects(Struct):
 
 def is_ours(name: str) -> bool:
     """Whether a class, or what is made for one, has a name of our form."""
-    return name.startswith(dra.OUR_CLASSES)
+    return name.startswith(OUR_CLASSES)
 
 
 def of_driver(node: str) -> str:

@@ -13,18 +13,26 @@ from gpushare.offering.backends import device_plugin
 from gpushare.offering.backends.amd_device_plugin import AmdDevicePlugin
 from gpushare.offering.backends.device_plugin import DevicePlugin
 from gpushare.offering.backends.dra import DraDriver
-from gpushare.offering.backends.requests import quota_resource
+from gpushare.offering.backends.requests import ExtendedResources, quota_resource
 from gpushare_node.contract.policy import Backend
 
-__all__ = ["of", "operator_mig_strategy", "quota_resource"]
+__all__ = ["DEFAULT", "named", "of", "operator_mig_strategy", "quota_resource"]
 
+
+DEFAULT = Backend.DEVICE_PLUGIN.value
+"""The back end of what names none."""
 
 _PLUGINS: Mapping[str, type[DevicePlugin | AmdDevicePlugin]] = {"nvidia": DevicePlugin, "amd": AmdDevicePlugin}
 
 
 def of(pool: Pool, card: Card) -> DevicePlugin | AmdDevicePlugin | DraDriver:
     """Return the back end of a pool that has this card."""
-    return DraDriver(pool, card) if pool.backend is Backend.DRA else _PLUGINS[card.vendor](pool)
+    return DraDriver(pool, card) if pool.backend.has_claims else _PLUGINS[card.vendor](pool)
+
+
+def named(word: str) -> type[ExtendedResources | DraDriver]:
+    """Return the traits of the back end that a document names, whatever the vendor of its pool is."""
+    return DraDriver if Backend(word).has_claims else ExtendedResources
 
 
 def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, Any]] = ()) -> str | None:
@@ -32,5 +40,5 @@ def operator_mig_strategy(pools: Iterable[Pool], former: Iterable[Mapping[str, A
 
     NVIDIA's operator has one setting for all nodes; None if none suits them.
     """
-    needed = [modes.of(pool).mig_strategy for pool in pools if pool.backend is Backend.DEVICE_PLUGIN]
+    needed = [modes.of(pool).mig_strategy for pool in pools if not pool.backend.has_claims]
     return device_plugin.one_mig_strategy([*needed, *map(device_plugin.mig_strategy_of_config, former)])

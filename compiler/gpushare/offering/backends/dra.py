@@ -13,7 +13,7 @@ from gpushare.facts.catalog.cards import Card, DeviceProfile
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Pool, Requests
 from gpushare.offering.backends.device_plugin import DevicePlugin
-from gpushare.offering.backends.requests import QUOTA, QUOTA_OF_CLASS, limited
+from gpushare.offering.backends.requests import IMPLICIT, OUR_CLASSES, QUOTA, QUOTA_OF_CLASS, limited
 from gpushare.offering.modes import of
 from gpushare_node.contract.names import BACKEND_LABEL
 
@@ -22,14 +22,6 @@ DRIVER = NVIDIA.dra_driver
 
 CONFIG_API = f"resource.{NVIDIA.domain}/v1beta1"
 """The version of the driver's configs in classes and claims."""
-
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
-"""With which the name begins that Kubernetes gives every class in `limits`."""
-
-
-OUR_CLASSES = "gpushare-"
-"""With which the name of every DeviceClass of ours begins."""
-
 REQUEST = "gpu"
 """The name of the request in a claim of ours, and of the claim in a pod of ours."""
 
@@ -43,6 +35,7 @@ class DraDriver:
     """The back end of one pool."""
 
     needs_runtime_class = False
+    handover_seconds = 10
 
     def __init__(self, pool: Pool, card: Card) -> None:
         self._pool, self._card, self._mode = pool, card, of(pool)

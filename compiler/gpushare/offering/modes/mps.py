@@ -12,7 +12,7 @@ from gpushare.offering.modes.demand import (
     too_small,
 )
 from gpushare.offering.modes.traits import ModeTraits
-from gpushare_node.contract.policy import Backend, Mechanism
+from gpushare_node.contract.policy import Mechanism
 
 _UNCOUNTED_MIB = 32
 """Room for sixteen CUDA contexts in a container. MPS's limit leaves out 2 MiB of each, which the driver reports as the
@@ -52,7 +52,7 @@ class MpsTraits(ModeTraits[Mps]):
     description = "Containers compute on a GPU at the same time, through NVIDIA MPS."
     pool_name = "serving"
     starter_card = "l40s"
-    backends = frozenset({Backend.DEVICE_PLUGIN})
+    takes_claims = False
     has_daemon = True
     uncounted_mib = _UNCOUNTED_MIB
     replication_key = "mps"

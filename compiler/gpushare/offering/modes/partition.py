@@ -13,7 +13,6 @@ from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Layout, MigStrategy, Mode, Partition, Sharing
 from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.offering.modes.traits import ModeTraits
-from gpushare_node.contract.policy import Backend
 
 _COMPUTE_MODES = frozenset(mode for vendor in VENDORS.values() for mode in vendor.compute_modes)
 
@@ -62,7 +61,7 @@ class PartitionTraits(ModeTraits[Partition]):
     description = "Each GPU is divided into partitions by AMD's driver, one container each, each with memory of its own."
     pool_name = "partitions"
     starter_card = "mi300x"
-    backends = frozenset({Backend.DEVICE_PLUGIN})
+    takes_claims = False
     vendors = frozenset(word for word, vendor in VENDORS.items() if vendor.compute_modes)
     settings = ("strategy",)
     replication_key = ""

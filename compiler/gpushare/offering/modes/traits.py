@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from gpushare.facts.catalog.cards import Card, DeviceProfile, VgpuType
 from gpushare.intent.types import Goal, Interval, Layout, LayoutGroup, Mode, Pool, Sharing
 from gpushare.offering.modes.demand import MAX_REPLICAS, Variant
-from gpushare_node.contract.policy import Backend, Mechanism
+from gpushare_node.contract.policy import Mechanism
 from gpushare_node.contract.struct import content_of, replace
 
 S = TypeVar("S", bound=Sharing)
@@ -31,8 +31,8 @@ class ModeTraits(Generic[S]):
     vendors: ClassVar[frozenset[str]] = frozenset({"nvidia"})
     """Whose cards have it: keys of `VENDORS`."""
 
-    backends: ClassVar[frozenset[Backend]] = frozenset({Backend.DEVICE_PLUGIN, Backend.DRA})
-    """The back ends that offer it."""
+    takes_claims: ClassVar[bool] = True
+    """Whether a DRA driver offers it, too: device plugins offer every mode."""
 
     settings: ClassVar[tuple[str, ...]] = ("rename", "placement")
     """The fields of `sharing` that do not say how devices are divided."""

@@ -6,7 +6,7 @@ from gpushare.facts.catalog.cards import Card, VgpuType
 from gpushare.intent.types import Layout, Mode, Vgpu
 from gpushare.offering.modes.demand import Variant
 from gpushare.offering.modes.traits import ModeTraits
-from gpushare_node.contract.policy import Backend, Mechanism
+from gpushare_node.contract.policy import Mechanism
 
 
 class VgpuTraits(ModeTraits[Vgpu]):
@@ -16,7 +16,7 @@ class VgpuTraits(ModeTraits[Vgpu]):
     description = "The GPUs go to virtual machines of KubeVirt: each is divided into NVIDIA vGPUs of one type."
     pool_name = "desktops"
     starter_card = "a10"
-    backends = frozenset({Backend.DEVICE_PLUGIN})
+    takes_claims = False
     replication_key = ""
     mechanisms: ClassVar[frozenset[Mechanism]] = frozenset()
     card_facts = (("vgpu", "vGPU with NVIDIA's operator"),)

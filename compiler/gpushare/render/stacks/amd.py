@@ -20,7 +20,7 @@ from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJEC
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.stacks.amd import Amd, AmdStack
 from gpushare.intent.types import NvidiaStack, Platform
-from gpushare.offering.backends import config_manager
+from gpushare.offering.partitioners import config_manager
 from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL

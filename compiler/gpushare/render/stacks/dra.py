@@ -18,7 +18,8 @@ from gpushare.facts.nodes.clouds import OUR_TAINTS
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.offering import backends, claims, modes
-from gpushare.offering.backends.dra import CONFIG_API, DRIVER, IMPLICIT, REQUEST, DraDriver
+from gpushare.offering.backends.dra import CONFIG_API, DRIVER, REQUEST, DraDriver
+from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.offering.claims import Bound, Capacity, ClaimShape
 from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan

@@ -8,7 +8,6 @@ from gpushare.facts.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.intent.types import Pool, SharePlacement
 from gpushare.offering import backends, caps
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.tenancy import AdmissionMode
 
@@ -100,7 +99,7 @@ def _pool(plan: PoolPlan, price: Price | None) -> PoolSupply:
         gpus_per_node=pool.gpus_per_node,
         gpu_mib=card.memory_mib or None,
         devices=tuple(map(device, plan.devices)),
-        placement=SharePlacement.PACK if pool.backend is Backend.DRA else pool.sharing.placement,
+        placement=SharePlacement.PACK if pool.backend.has_claims else pool.sharing.placement,
         namespaces=frozenset(pool.namespaces),
         is_default=pool.is_default,
         price=price,

@@ -23,8 +23,8 @@ from gpushare.intent.types import (
     TimeSlicing,
 )
 from gpushare.offering import modes
-from gpushare.offering.backends import mig_parted
 from gpushare.offering.backends.device_plugin import mig_strategy_of_config
+from gpushare.offering.partitioners import mig_parted
 from gpushare.render import bundle_files
 from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.struct import replace

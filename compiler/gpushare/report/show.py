@@ -247,16 +247,16 @@ def _alike(pool: PoolPlan) -> list[list[GpuLayout]]:
 def _map(pool: PoolPlan, gpus: Sequence[GpuLayout]) -> Map:
     """Return the map of equal GPUs; for claims on demand what a GPU can have at once, in words."""
     gpu = gpus[0]
-    title = f"GPU {ranges([one.index for one in gpus])}"
+    devices = [one for one in pool.devices if one.gpu == gpu.index]
     geometry = pool.card.mig if gpu.mig_enabled else None
-    if geometry is None:
-        return pool_facts.drawn([one for one in pool.devices if one.gpu == gpu.index], None, title=title)
-    if modes.of(pool.pool).is_on_demand:
+    aside = ""
+    if geometry is not None and modes.of(pool.pool).is_on_demand:
         full = mig.at_once(geometry, [one.profile for one in pool.samples if one.profile])
         listed = join_first([layout_text(layout) for layout in full], 6)
-        return pool_facts.drawn([], geometry, title=title, aside=f"an instance for each claim; all of a GPU: {listed}")
-    left = pool_facts.left_over(gpu.instances, geometry)
-    return pool_facts.drawn([one for one in pool.devices if one.gpu == gpu.index], geometry, title=title, aside=left)
+        devices, aside = [], f"an instance for each claim; all of a GPU: {listed}"
+    elif geometry is not None:
+        aside = pool_facts.left_over(gpu.instances, geometry)
+    return pool_facts.drawn(devices, geometry, title=f"GPU {ranges([one.index for one in gpus])}", aside=aside)
 
 
 def _texts_of_pools(plan: Plan, parts: Mapping[str, Sequence[ReportPart]]) -> Iterator[Section]:

@@ -20,7 +20,7 @@ _MAX_PATH_LENGTH = 1000
 class Artifact(Struct):
     """One file to write. `path` is relative to the bundle, with `/`, never absolute, never with `..`.
 
-    `document` is that of which the text is the YAML, if the text was made so; else None. Nobody changes it.
+    `document` is that of which the text is the YAML, if the text was made so; else None. It is never changed.
     """
 
     path: str

@@ -86,7 +86,7 @@ def test_plan_has_the_cost_before_and_after(tmp_path: Path) -> None:
     }
     text = gpushare("plan", old, new).stdout
     assert "EUR/H      BEFORE  AFTER  CHANGE\nnotebooks    4.20   7.00   +2.80\n\n" in text
-    assert "| `notebooks` | 4.20 | 7.00 |" in gpushare("plan", "--format", "markdown", old, new).stdout
+    assert "| notebooks | 4.20 | 7.00 | +2.80 |" in gpushare("plan", "--format", "markdown", old, new).stdout
     assert "Cost of an hour" in gpushare("plan", "--html", old, new).stdout
     only = compared(old, new, "--pool", "notebooks")
     assert only is not None

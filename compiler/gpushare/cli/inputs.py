@@ -1,4 +1,4 @@
-"""Reading what the user names: the intent's bytes, the lock of its bundle, a side of a comparison, its pools."""
+"""Reading what the user names: the intent's bytes, the lock of its bundle, its pools. `sides` reads sides of a comparison."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,20 +8,16 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpushare import pipeline
-from gpushare.bundle import lock, reader, renamed, writer
+from gpushare.bundle import lock, renamed, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.cli import options, report, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode, FindingsError
-from gpushare.compare import sides
-from gpushare.compare.files import of_artifacts
-from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import Accepted, Finding
 from gpushare.core.wording import join_first, nearest, visible
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent import gitops
-from gpushare.intent import reader as intent_reader
 from gpushare.offering import backends
 from gpushare.pipeline import Compilation
 from gpushare.reading import source
@@ -33,7 +29,7 @@ from gpushare_node.contract.struct import NOTHING, Struct, replace
 class LoadedIntent(Struct):
     """What was read: findings with the text that they refer to, and the compilation if the lock could be read.
 
-    `made` and `files` are the input of a comparison, `cards` those that a bundle's intent defines itself.
+    `cards` are those that a bundle's intent defines itself.
     `texts` are the files of a bundle that findings refer to: with one of them the bundle cannot be read.
     """
 
@@ -42,9 +38,7 @@ class LoadedIntent(Struct):
     findings: tuple[Finding, ...] = ()
     accepted: tuple[Accepted, ...] = ()
     compilation: Compilation | None = None
-    made: Side | None = None
     cards: Mapping[str, Card] = NOTHING
-    files: Mapping[str, str] = NOTHING
     texts: Mapping[str, Source] = NOTHING
 
     @property
@@ -53,13 +47,6 @@ class LoadedIntent(Struct):
         if self.compilation is None or self.compilation.plan is None:
             raise RuntimeError("an intent with errors has no plan")
         return self.compilation.plan
-
-    @property
-    def side(self) -> Side:
-        """The side of an intent or bundle without errors. Raises RuntimeError for one with errors: a bug of the caller."""
-        if self.made is None:
-            raise RuntimeError("what has errors is no side of a comparison")
-        return self.made
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -109,7 +96,7 @@ def compiled(intent: str, directory: Path, otherwise: Lock = lock.EMPTY, overlay
     data, file = streams.read(intent, source.MAX_BYTES)
     previous_lock = writer.read_lock(directory)
     if isinstance(previous_lock, Finding):
-        return _broken(previous_lock)
+        return broken(previous_lock)
     previous_lock = otherwise if previous_lock == lock.EMPTY else previous_lock
     with streams.Progress(f"compiling {visible(file)}"):
         compilation = pipeline.compile_intent(data, file, previous_lock, over)
@@ -139,23 +126,11 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
 
 
-def _broken(finding: Finding) -> LoadedIntent:
+def broken(finding: Finding) -> LoadedIntent:
+    """Return what is known where the lock cannot be read: the finding that says why, and its text."""
     return LoadedIntent(
         previous_lock=lock.EMPTY, findings=(finding,), text=source.read(*streams.read(finding.file, lock.MAX_BYTES))
     )
-
-
-def load_side(name: str, other: LoadedIntent | None = None, overlays: tuple[str, ...] = ()) -> LoadedIntent:
-    """Return the intent or the bundle of that name. An intent without a bundle of its own uses the lock of the other side."""
-    directory = Path(name)
-    if name not in ("", "-") and directory.is_dir():
-        if overlays:
-            raise CouldNotRunError(f"{name} is a bundle: an overlay is merged into an intent", "name the intent file")
-        return _bundle(directory)
-    read = compiled(name, bundle_of(name), other.previous_lock if other else lock.EMPTY, overlays)
-    if read.compilation is None or read.compilation.plan is None:
-        return read
-    return replace(read, made=sides.of_plan(read.plan), files=of_artifacts(read.artifacts))
 
 
 def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
@@ -166,52 +141,6 @@ def refuse_errors(*read: LoadedIntent, strict: bool = False) -> None:
     code = max(codes)
     if code is not ExitCode.DONE:
         raise FindingsError(code, report.counted(read[codes.index(code)].findings))
-
-
-def _bundle(directory: Path) -> LoadedIntent:
-    """Return a bundle as its files are now, edited or not, without those that no longer exist; or what is wrong with them."""
-    previous_lock = writer.read_lock(directory)
-    if isinstance(previous_lock, Finding):
-        broken = _broken(previous_lock)
-        return replace(broken, texts={previous_lock.file: broken.text})
-    no_text = source.read(b"", str(directory))  # a bundle has no text that findings could refer to
-    files = read_files(directory, dict.fromkeys((lock.INTENT, *previous_lock.files, lock.FILE)))
-    if lock.INTENT not in files:
-        hint = "name an intent file or what `gpushare compile` wrote"
-        raise CouldNotRunError(f"{directory} is not a bundle: it has no {lock.INTENT}", hint)
-    wrong = list(reader.findings(files, str(directory)))
-    text = replace(source.read(files[lock.INTENT], lock.INTENT), file=f"{directory}/{lock.INTENT}")
-    texts_of_files = {} if wrong else {path: data.decode() for path, data in files.items()}
-    made = None if wrong else _side(text, texts_of_files)
-    if isinstance(made, Finding):
-        wrong = [(text.locate(made), text)]
-    if made is None or isinstance(made, Finding):
-        texts = {finding.file: text for finding, text in wrong}
-        return LoadedIntent(
-            previous_lock=previous_lock, text=no_text, findings=tuple(finding for finding, _ in wrong), texts=texts
-        )
-    edited = lock.edited(previous_lock, files[lock.INTENT], text.file)
-    side, own = made
-    return LoadedIntent(
-        previous_lock=previous_lock,
-        text=no_text,
-        findings=() if edited is None else (edited,),
-        made=side,
-        cards=own,
-        files=texts_of_files,
-    )
-
-
-def _side(intent: Source, files: Mapping[str, str]) -> tuple[Side, dict[str, Card]] | Finding:
-    """Return the side of a bundle, and the cards that its intent defines; or what is wrong with these."""
-    built = intent_reader.build(intent.data)
-    wrong = cards.check(built.cards)
-    if wrong:
-        return wrong[0]
-    own = {name: cards.build(name, document) for name, document in built.cards.items()}
-    catalog = cards.Catalog(own=own)
-    found = sides.of_bundle(files, intent_reader.of_vendors(built, catalog.vendors(pool.card for pool in built.pools)), catalog)
-    return found if isinstance(found, Finding) else (found, own)
 
 
 def read_files(directory: Path, paths: Iterable[str]) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ import click
 from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import RELEASE, ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
-from gpushare.cli.inputs import LoadedIntent
+from gpushare.cli.sides import LoadedSide, load_side
 from gpushare.cluster.live import drift, reader, status
 from gpushare.cluster.live.reader import Scope
 from gpushare.cluster.live.status import Status
@@ -145,7 +145,7 @@ def drift_command(*, bundle: str, style: str, strict: bool, cluster: ClusterConn
       2  it could not be read, no cluster can be reached, or nothing was compared
       3  the cluster differs
     """
-    side = inputs.load_side(bundle)
+    side = load_side(bundle)
     inputs.refuse_errors(side, strict=strict)
     chart = bundles.values(side.files)
     scope = Scope(
@@ -168,7 +168,7 @@ def drift_command(*, bundle: str, style: str, strict: bool, cluster: ClusterConn
     return ExitCode.CHANGES if found else ExitCode.DONE
 
 
-def _release(side: LoadedIntent, cluster: ClusterConnection) -> str:
+def _release(side: LoadedSide, cluster: ClusterConnection) -> str:
     """Return the namespace that the bundle is for."""
     namespace = parsed("namespace.yaml", side.files.get("namespace.yaml", ""))
     metadata = namespace.get("metadata") if isinstance(namespace, dict) else None

@@ -3,6 +3,7 @@
 from gpushare.cli import inputs, streams
 from gpushare.cli.cluster import ClusterConnection, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
+from gpushare.cli.sides import load_side
 from gpushare.cluster.live import disturbance
 from gpushare.cluster.live.reader import Scope
 from gpushare.report import live_plan
@@ -12,7 +13,7 @@ def run(  # noqa: PLR0913 - the arguments of `plan`
     *, new: str, overlays: tuple[str, ...], style: str, exit_code: bool, strict: bool, cluster: ClusterConnection
 ) -> ExitCode:
     """Write the plan; the exit codes are those of `plan`."""
-    side = inputs.load_side(new, overlays=overlays)
+    side = load_side(new, overlays=overlays)
     inputs.refuse_errors(side, strict=strict)
     snapshot = read(cluster, Scope(release=cluster.release))
     if not snapshot.has_seen("nodes"):

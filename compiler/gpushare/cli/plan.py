@@ -10,6 +10,7 @@ from gpushare.cli import fleet, inputs, option_files, options, streams
 from gpushare.cli import report as findings
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
+from gpushare.cli.sides import load_side
 from gpushare.compare import compare, pool_filter
 from gpushare.compare.changes import Comparison
 from gpushare.compare.files import settings
@@ -117,8 +118,8 @@ def _compared(
     old: str, new: str, overlays: tuple[str, ...], *, strict: bool, prices: str | None = None
 ) -> tuple[Comparison, tuple[Side, Side], Catalog]:
     """Return what changes from one side to the other, both sides, and the cards. Raises FindingsError for errors."""
-    before = inputs.load_side(old)
-    after = inputs.load_side(new, before, overlays)
+    before = load_side(old)
+    after = load_side(new, before, overlays)
     inputs.refuse_errors(before, after, strict=strict)
     bundles = before.files, after.files
     sides, catalog = (before.side, after.side), inputs.catalog_of(before, after)

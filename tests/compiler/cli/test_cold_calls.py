@@ -37,6 +37,10 @@ def test_check_imports_no_more_than_compile(imported: dict[str, set[str]]) -> No
     assert not imported["check"] - imported["compile"]
 
 
+def test_a_compile_does_not_import_what_only_comparisons_need(imported: dict[str, set[str]]) -> None:
+    assert not [name for name in imported["compile"] if name.startswith("gpushare.compare")]
+
+
 def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, set[str]]) -> None:
     names = ("show", "pool_facts", "model", "text", "terminal")
     drawing = {f"gpushare.report.{name}" for name in names}

@@ -24,9 +24,6 @@ _MODE_SECONDS = 60
 _FORGET_SECONDS = 75
 """The same to DRA with names in `limits`, until kubelet has forgotten that the plugin had them: 71 s there."""
 
-_MANAGER_SECONDS = 1900
-"""How long the node runtime waits for AMD's config manager, which tries for half an hour: nothing of it was measured."""
-
 
 def outage(
     change: PoolChange, cluster: NodeMoves, moves: Sequence[Move], spec: Mapping[str, Any], now: float | None = None
@@ -51,7 +48,8 @@ def outage(
         nodes=nodes,
         at_once=_at_once(rollout["maxUnavailable"], change.nodes.after or change.nodes.before),
         seconds=seconds,
-        is_bound=seconds == _MANAGER_SECONDS,
+        # For how long the node runtime waits for the vendor's own program: nothing of it was measured.
+        is_bound=any(_divides(old, new) and each == seconds for old, new, each in ways),
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
         start=_start(spec, now) if any(is_held) else None,
@@ -127,7 +125,7 @@ def _ways(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Iter
 def _seconds(old: PoolSide | None, new: PoolSide) -> int:
     """Return the seconds for one node; 0 if only the pool's name changes."""
     if _divides(old, new):
-        return _MANAGER_SECONDS
+        return new.vendor.layout_seconds
     if not new.vendor.is_made_whole and (old is None or old.layouts != new.layouts):
         return 0  # a person divides the GPUs
     if old is None:

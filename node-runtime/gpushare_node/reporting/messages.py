@@ -69,7 +69,8 @@ def _use(facts: ViolationDetails, container: str) -> str:
 def _what_next(facts: ViolationDetails) -> str:
     if facts.next is Next.NOTHING:
         return _exemption(facts.cap) or "No action will be taken."
-    return f"{_step(facts.next)} {_when(facts.next_seconds)} unless it frees memory."
+    when = f"in {_seconds(facts.next_seconds)}" if facts.next_seconds else "at once"
+    return f"{_step(facts.next)} {when} unless it frees memory."
 
 
 def _exemption(cap: Cap) -> str:
@@ -97,10 +98,6 @@ def _step(following: Next) -> str:
             return "Its pod will be evicted"
         case _:
             assert_never(following)
-
-
-def _when(seconds: float | None) -> str:
-    return "at once" if not seconds else f"in {_seconds(seconds)}"
 
 
 def _seconds(seconds: float) -> str:

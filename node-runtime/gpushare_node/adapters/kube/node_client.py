@@ -334,15 +334,12 @@ def _tainted(before: Sequence[Json], add: Sequence[Taint], remove: Sequence[str]
     new = {(one.key, one.effect): one for one in add}
     kept = [one for one in before if one["key"] not in remove and not _is_replaced(one, new.get((one["key"], one["effect"])))]
     there = {(container["key"], container["effect"]) for container in kept}
-    return kept + [_taint(one) for identity, one in new.items() if identity not in there]
+    added = [one for identity, one in new.items() if identity not in there]
+    return kept + [{"key": one.key, "effect": one.effect, **({"value": one.value} if one.value else {})} for one in added]
 
 
 def _is_replaced(before: Json, after: Taint | None) -> bool:
     return after is not None and (before.get("value") or "") != after.value
-
-
-def _taint(taint: Taint) -> Json:
-    return {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
 
 
 def find_condition(node: Json) -> Json:

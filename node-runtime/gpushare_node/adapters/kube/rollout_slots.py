@@ -160,7 +160,9 @@ class RolloutSlots:
         if not self._acquire(self._slots.name(slot), lease):
             self._lost += 1
             return self._wait()
-        return SlotResult(is_held=True, former=_former(lease, self._holder))
+        # The node that lost the slot without releasing it, if there is one.
+        former = "" if lease is None else _holder(lease)
+        return SlotResult(is_held=True, former="" if former == self._holder else former)
 
     def find(self) -> bool:
         """Whether this node has a slot, perhaps from an earlier run that crashed. ClusterError."""
@@ -256,9 +258,3 @@ class RolloutSlots:
 def _holder(lease: Json) -> str:
     """Return the node that holds the Lease; empty if none does."""
     return (lease.get("spec") or {}).get("holderIdentity") or ""
-
-
-def _former(lease: Json | None, own: str) -> str:
-    """Return the node that lost the slot without releasing it; empty if there is none."""
-    holder = "" if lease is None else _holder(lease)
-    return "" if holder == own else holder

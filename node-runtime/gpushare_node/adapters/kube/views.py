@@ -55,7 +55,7 @@ def view_pod(pod: Json) -> PodView:
     # The mirror of a static pod has its own uid; kubelet and cgroups identify the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
-    controller = _controller(metadata.get("ownerReferences") or ())
+    controller: Json = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
     return PodView(
         uids=(metadata["uid"], other) if other else (metadata["uid"],),
         namespace=metadata["namespace"],
@@ -65,7 +65,7 @@ def view_pod(pod: Json) -> PodView:
         is_terminating=bool(metadata.get("deletionTimestamp")),
         owner=controller.get("uid") or "",
         controller=f"{controller.get('kind')}/{controller.get('name')}" if controller else "",
-        containers=_containers(status),
+        containers={identity: one["name"] for identity, one in _made(status)},
         started=_started(status),
         claims=tuple(_claims(spec, status)),
         resources=frozenset(_requested(spec, status)),
@@ -133,15 +133,6 @@ def _owners(entries: Iterable[Json]) -> dict[str, str]:
             if field != label and found.get(label) != FIELD_MANAGER:
                 found[label] = str(entry.get("manager") or "unknown")
     return found
-
-
-def _controller(references: Iterable[Json]) -> Json:
-    return next((one for one in references if one.get("controller")), {})
-
-
-def _containers(status: Json) -> dict[str, str]:
-    """Return names by the runtime's id, without containers that are not created yet."""
-    return {identity: one["name"] for identity, one in _made(status)}
 
 
 def _started(status: Json) -> dict[str, float]:

@@ -151,12 +151,12 @@ def _share_of(policy: Policy, device: SliceDevice) -> Share | None:
 def _find_sharing(policy: Policy, listed: Sequence[SliceDevice]) -> str:
     """Return what claims can share that they should not, or the reverse: the driver's setting, not the node's."""
     shares = None if policy.dra is None else policy.dra.shares
-    wrong = sorted(f"{device.name} by {_sharing(device)}" for device in listed if not _is_shared(policy, device, shares))
+    wrong = sorted(
+        f"{one.name} by {f'{one.count} shares' if one.shares == BY_COUNT else one.shares or 'nothing'}"
+        for one in listed
+        if not _is_shared(policy, one, shares)
+    )
     return "" if not wrong else f"claims share {join_first(wrong, _MAX_NAMED)}, instead of by {shares or 'nothing'}"
-
-
-def _sharing(device: SliceDevice) -> str:
-    return f"{device.count} shares" if device.shares == BY_COUNT else device.shares or "nothing"
 
 
 def _is_shared(policy: Policy, device: SliceDevice, shares: DraShares | None) -> bool:

@@ -121,11 +121,6 @@ def _device_id(node: KfdNode, own_minors: frozenset[int], facts: NodeFacts) -> s
     return facts.partitions[node.render_minor]
 
 
-def _own_minors(sysfs: Sysfs, address: str) -> frozenset[int]:
-    """Return the render minors of the GPU itself: of its first partition."""
-    return frozenset(_render_minors(sysfs, sysfs.folder(address)))
-
-
 def _read_uuid(sysfs: Sysfs, folder: str) -> str | None:
     """Return the id that stays with the GPU; None if the driver gives none."""
     unique_id = sysfs.find(f"{folder}/unique_id")
@@ -136,7 +131,8 @@ def _read_devices(sysfs: Sysfs, address: str, facts: NodeFacts) -> tuple[GpuDevi
     nodes = facts.nodes.get(address, ())
     if not facts.counts.get(address):
         raise SysfsError(f"the driver has the GPU {address}, and KFD does not list it")
-    own = _own_minors(sysfs, address)
+    # Of the GPU itself: of its first partition.
+    own = frozenset(_render_minors(sysfs, sysfs.folder(address)))
     return tuple(GpuDevice(id=_device_id(node, own, facts), memory_mib=node.memory_mib) for node in nodes)
 
 

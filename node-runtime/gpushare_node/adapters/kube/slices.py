@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpushare_node.contract.objects import KEEPING_AWAY
+from gpushare_node.contract.quantity import units
 from gpushare_node.contract.struct import Struct
 
 Json = Mapping[str, Any]
@@ -72,15 +73,14 @@ def _device(device: Json) -> SliceDevice:
     shares = ""
     if device.get("allowMultipleAllocations"):
         memory = ((capacities.get("memory") or {}).get("requestPolicy") or {}).get("default")
-        shares = BY_COUNT if "shares" in capacities else UNLIMITED if memory in (None, "0") else BY_MEMORY
-    count = str(capacities["shares"].get("value") or "") if shares == BY_COUNT else ""
+        shares = BY_COUNT if "shares" in capacities else BY_MEMORY if units(memory) else UNLIMITED
     return SliceDevice(
         name=str(device["name"]),
         type=_text(attributes, "type"),
         profile=_text(attributes, "profile"),
         uuid=_text(attributes, "uuid"),
         shares=shares,
-        count=int(count) if count.isdecimal() else 0,
+        count=(units(capacities["shares"].get("value")) or 0) if shares == BY_COUNT else 0,
         taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in KEEPING_AWAY),
     )
 

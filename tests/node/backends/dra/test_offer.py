@@ -131,6 +131,15 @@ def test_slices_of_nvidias_driver_are_understood(scene: str) -> None:
     assert all(each.pool == each.node and each.count == len(found) for each in found)
 
 
+@pytest.mark.parametrize(("written", "count"), [("999", 999), ("1k", 1000), ("1001", 1001), ("2k", 2000), ("none", 0)])
+def test_counted_shares_are_read_as_the_api_server_writes_them(written: str, count: int) -> None:
+    (one, *rest) = recorded("count", "resourceslices")
+    for each in one["spec"]["devices"]:
+        each["capacity"]["shares"]["value"] = written
+    found = view_slices([one, *rest])[0]
+    assert {each.count for each in found.devices} == {count}
+
+
 def on_demand(switch: ModeSwitch = ModeSwitch.RUNTIME, gpus: int = 1) -> Policy:
     """A pool of one profile that can be at two places of each GPU."""
     desired = tuple(DesiredGpu(index=index, instances=(), on_demand=switch) for index in range(gpus))

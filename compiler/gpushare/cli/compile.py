@@ -21,6 +21,7 @@ from gpushare.facts.nodes import clouds
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack, Operator
 from gpushare.reading import source
+from gpushare.report import finding_formats
 from gpushare.resolved.plan import Plan, PoolPlan
 
 
@@ -144,7 +145,6 @@ def _bundle(read: LoadedIntent, directory: Path, *, write: bool) -> tuple[ExitCo
 def _compile_fleet(file: str, *, check: bool, style: str | None, strict: bool) -> ExitCode:
     """Compile every cluster that the file lists, write what became of each, and return the worst exit code."""
     from gpushare.cli import fleet  # noqa: PLC0415 - most compiles are of one cluster, read by a person
-    from gpushare.report import finding_formats  # noqa: PLC0415 - as above
 
     form = report.chosen(style)
 

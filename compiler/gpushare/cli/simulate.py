@@ -71,7 +71,8 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
       1  pods of the workload never ran on INTENT, or an intent has errors
       2  a file could not be read, or no row of FILE can be used
     """
-    _refuse_two_from_stdin(intent, *overlays, workload, *others, prices or "")
+    if [intent, *overlays, workload, *others, prices].count("-") > 1:
+        raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
     pods = option_files.read_workload(workload)
     read = [inputs.compiled(intent, inputs.bundle_of(intent), overlays=overlays)]
     read += [inputs.compiled(other, inputs.bundle_of(other)) for other in others]
@@ -80,11 +81,6 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
     found = _simulate(pods, read, _prices(read, prices), scoring)
     streams.report(report.report(found), style)
     return ExitCode.FINDINGS if found.intents[0].never_ran else ExitCode.DONE
-
-
-def _refuse_two_from_stdin(*names: str) -> None:
-    if names.count("-") > 1:
-        raise CouldNotRunError("standard input can be only one of the files", "write the other into a file")
 
 
 def _refuse_on_demand(read: Sequence[LoadedIntent]) -> None:

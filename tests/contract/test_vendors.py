@@ -53,7 +53,7 @@ BY_NAME = {
     "offering/backends/device_plugin.py": "NVIDIA's device plugin",
     "offering/backends/dra.py": "NVIDIA's DRA driver",
     "facts/catalog/upstream.py": "the charts of the stacks, which are NVIDIA's",
-    "compare/value_effects.py": "a change of NVIDIA's stack",
+    "compare/stack_effects.py": "a change of NVIDIA's stack",
     "cluster/live/inventory.py": "the operator's ClusterPolicies",
     "cluster/live/reader.py": "the right to read them",
     "render/monitoring/alerts.py": "the remedy of an alert on MPS",

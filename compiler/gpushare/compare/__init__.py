@@ -7,7 +7,7 @@ may be in use. Pods on nodes that no former pool had are not counted.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.compare import affected, bundles, capacity, caps, costs, files, gpus, nodes
+from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
 from gpushare.compare.dra_effects import of_backends
 from gpushare.compare.effects import Effect, EffectKind
@@ -17,7 +17,7 @@ from gpushare.compare.outages import begins, outage, tainted
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core.units import total
-from gpushare.resolved.vm_pool import VmPool
+from gpushare.resolved.pools import VmPool
 from gpushare_node.contract.struct import replace
 
 __all__ = ["compare"]
@@ -66,7 +66,7 @@ def compare(
             *capacity.refusing(quotas),
         ),
         outages=tuple(one for one in outages if one is not None),
-        costs=costs.costs(old, new),
+        costs=capacity.costs(old, new),
     )
 
 

@@ -12,9 +12,9 @@ from gpushare.facts.catalog.cards import Catalog
 from gpushare.facts.nodes import selectors
 from gpushare.intent.types import Intent, NvidiaStack
 from gpushare.offering import backends, modes
-from gpushare.resolved import policy, vm_pool
+from gpushare.resolved import policy
 from gpushare.resolved.plan import Plan
-from gpushare.resolved.vm_pool import VmPool
+from gpushare.resolved.pools import VmPool, resolve_machines
 from gpushare_node.contract.policy import of_document
 from gpushare_node.contract.struct import NOTHING, Struct
 
@@ -68,7 +68,7 @@ def of_bundle(files: Files, intent: Intent, catalog: Catalog) -> Side | Finding:
             if not modes.of(pool).serves_vms:
                 pools[pool.name] = of_pool(of_document(parsed(path, files[path]), []), pool, card)
             elif card is not None:
-                machines[pool.name] = vm_pool.resolve(pool, card, selectors.NodeAssignment(intent.pools).terms(pool))
+                machines[pool.name] = resolve_machines(pool, card, selectors.NodeAssignment(intent.pools).terms(pool))
         except (KeyError, ValueError):
             message = f"pool {pool.name} of {lock.INTENT} and the bundle's other files do not belong together"
             hint = "restore the files from version control, or compile the bundle again"

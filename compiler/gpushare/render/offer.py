@@ -6,7 +6,7 @@ from typing import Any
 from gpushare.core.prices import Price
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.backends.requests import IMPLICIT
-from gpushare.resolved import costs, vm_pool
+from gpushare.resolved import costs, pools
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.struct import NOTHING
 
@@ -16,7 +16,7 @@ def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:
     quotas = {quota.namespace: {backends.quota_resource(key): number for key, number in quota.hard} for quota in plan.quotas}
     found = costs.of_plan(plan, prices)
     money = {pool.name: _money(pool, prices.get(pool.name), found) for pool in plan.pools}
-    machines = vm_pool.entries(plan.vm_pools)
+    machines = pools.vm_entries(plan.vm_pools)
     return {
         "apiVersion": "gpushare.dev/v1",
         "kind": "Offer",

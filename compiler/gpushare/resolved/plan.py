@@ -22,10 +22,9 @@ from gpushare.offering.claims import Division
 from gpushare.offering.partitioners.config_manager import ManagerConfig
 from gpushare.offering.partitioners.mig_parted import MigConfig
 from gpushare.offering.shares import Offer, ShareKind
-from gpushare.resolved import node_plan, vm_pool
+from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
-from gpushare.resolved.resolved_pool import ResolvedPool
-from gpushare.resolved.vm_pool import VmPool
+from gpushare.resolved.pools import ResolvedPool, VmPool, resolve_machines
 from gpushare_node.contract.policy import DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
 
@@ -168,7 +167,7 @@ def resolve(intent: Intent, catalog: Catalog, lock: Lock, document: Mapping[str,
         pools=tuple(_pool_plan(intent, assignment, *parts) for parts in resolved.values()),
         quotas=_quotas(intent, resolved),
         operator_mig_strategy=backends.operator_mig_strategy(pools, lock.profiles.every().values()),
-        vm_pools=tuple(vm_pool.resolve(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
+        vm_pools=tuple(resolve_machines(pool, _pool_card(pool, catalog), assignment.terms(pool)) for pool in machines),
         division=_division(intent, lock),
         sets_intervals=_sets_intervals(resolved, lock),
     )

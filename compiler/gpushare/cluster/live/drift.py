@@ -37,7 +37,7 @@ from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import clean, join_first, join_words
 from gpushare.facts import vendors
 from gpushare.offering import backends
-from gpushare.resolved.vm_pool import VmPool
+from gpushare.resolved.pools import VmPool
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend

@@ -1,17 +1,44 @@
-"""What a pool for virtual machines resolves to: the vGPUs of its nodes, and the labels by which NVIDIA's programs make them.
-
-The node runtime has no part in such a pool: nothing on its nodes is offered to containers.
-"""
+"""The resolved pools: what those for containers and those for virtual machines have in common, and the latter."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, VgpuType
-from gpushare.intent.types import Pool
+from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.intent.types import Mode, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends import vgpu
 from gpushare.offering.backends.vgpu import VgpuConfig
-from gpushare.resolved.resolved_pool import ResolvedPool
+from gpushare_node.contract.struct import Struct
+
+
+class ResolvedPool(Struct):
+    """One pool of the intent and its card. `terms` are Kubernetes nodeSelectorTerms of the nodes that it owns."""
+
+    pool: Pool
+    card: Card
+    terms: tuple[Mapping[str, Any], ...]
+
+    @property
+    def vendor(self) -> GpuVendor:
+        """Whose GPUs the pool has."""
+        return vendors.of(self.card)
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+    @property
+    def mode(self) -> Mode:
+        """The pool's mode."""
+        return self.pool.mode
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes capacity is reported for; None if unknown."""
+        return self.pool.nodes.count
 
 
 class VmPool(ResolvedPool):
@@ -41,7 +68,7 @@ class VmPool(ResolvedPool):
         return vgpu.labels(self.vendor, self.config.name)
 
 
-def resolve(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmPool:
+def resolve_machines(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmPool:
     """Return the resolved pool. A ValueError is a bug: the rules accepted a type that the card lacks."""
     kind = modes.of(pool).vgpu_type(card)
     if kind is None:
@@ -49,7 +76,7 @@ def resolve(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmP
     return VmPool(pool=pool, card=card, kind=kind, config=vgpu.config(card, kind), terms=terms)
 
 
-def entries(pools: tuple[VmPool, ...]) -> dict[str, dict[str, Any]]:
+def vm_entries(pools: tuple[VmPool, ...]) -> dict[str, dict[str, Any]]:
     """Return the entry of every pool in the Offer, by pool name. Field names are a public contract."""
     return {pool.name: _entry(pool) for pool in pools}
 

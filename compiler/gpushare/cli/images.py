@@ -165,9 +165,8 @@ def _of_intent(intent: str, overlays: tuple[str, ...], *, strict: bool) -> Image
 
 def _of_bundle(directory: Path) -> ImageList:
     """Return the images of a bundle. Raises CouldNotRunError for a folder that is none."""
+    inputs.refuse_other_folders(directory, _NEEDED)
     files = inputs.read_files(directory, (*_NEEDED, "gpu-operator/values.yaml", "device-plugin/values.yaml", lock.FILE))
-    if not set(_NEEDED) <= files.keys():
-        raise CouldNotRunError(f"{directory} is not a bundle", "name an intent file or what `gpushare compile` wrote")
     wrong = dict(reader.findings(files, str(directory)))
     if wrong:
         texts = {finding.file: text for finding, text in wrong.items()}

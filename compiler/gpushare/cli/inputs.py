@@ -79,6 +79,15 @@ def bundle_of(intent: str) -> Path:
     return Path("bundle") if intent == "-" else Path(intent).parent / "bundle"
 
 
+def refuse_other_folders(directory: Path, parts: Iterable[str]) -> None:
+    """Raise CouldNotRunError for a folder that is no bundle, because it lacks one of these parts."""
+    for part in parts:
+        if not (directory / part).exists():
+            beside = bundle_of(str(directory / lock.INTENT))
+            hint = f"name {beside}" if beside.is_dir() else "name an intent file or what `gpushare compile` wrote"
+            raise CouldNotRunError(f"{directory} is not a bundle: it has no {part}", hint)
+
+
 def read_overlays(intent: str, overlays: tuple[str, ...]) -> list[pipeline.Overlay]:
     """Return the bytes and names of the overlays of an intent. Raises CouldNotRunError."""
     if [intent, *overlays].count("-") > 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpushare.bundle import lock, reader, writer
 from gpushare.cli.exits import CouldNotRunError
-from gpushare.cli.inputs import LoadedIntent, broken, bundle_of, compiled, read_files
+from gpushare.cli.inputs import LoadedIntent, broken, bundle_of, compiled, read_files, refuse_other_folders
 from gpushare.compare import sides
 from gpushare.compare.files import of_artifacts
 from gpushare.compare.sides import Side
@@ -55,10 +55,8 @@ def _bundle(directory: Path) -> LoadedSide:
         unread = broken(previous_lock)
         return LoadedSide(**content_of(replace(unread, texts={previous_lock.file: unread.text})))
     no_text = source.read(b"", str(directory))  # a bundle has no text that findings could refer to
+    refuse_other_folders(directory, (lock.INTENT, "chart"))
     files = read_files(directory, dict.fromkeys((lock.INTENT, *previous_lock.files, lock.FILE)))
-    if lock.INTENT not in files:
-        hint = "name an intent file or what `gpushare compile` wrote"
-        raise CouldNotRunError(f"{directory} is not a bundle: it has no {lock.INTENT}", hint)
     wrong = list(reader.findings(files, str(directory)))
     text = replace(source.read(files[lock.INTENT], lock.INTENT), file=f"{directory}/{lock.INTENT}")
     texts_of_files = {} if wrong else {path: data.decode() for path, data in files.items()}

@@ -88,6 +88,11 @@ def test_plan_of_a_folder_without_a_bundle_exits_with_2(changed: Path) -> None:
     done = gpushare("plan", ".", "good.yaml", cwd=changed)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gpushare: . is not a bundle")
+    (changed / "intent.yaml").write_text((changed / "good.yaml").read_text())
+    assert gpushare("compile", "intent.yaml", cwd=changed).returncode == 0
+    beside = gpushare("plan", ".", "good.yaml", cwd=changed)
+    assert (beside.returncode, beside.stdout) == (2, "")
+    assert beside.stderr == "gpushare: . is not a bundle: it has no chart\n   = name bundle\n"
 
 
 POOL = "{{card: t4, nodes: {nodes}, gpusPerNode: 2, sharing: {{mode: {sharing}}}}}"

@@ -18,11 +18,9 @@ from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelec
 from gpushare.offering import modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
 
-_DOMAINS = tuple(vendor.domain for vendor in vendors.VENDORS.values())
+_DOMAINS = tuple(domain for vendor in vendors.VENDORS.values() for domain in (vendor.domain, *vendor.other_domains))
 REWRITTEN = (
     *_DOMAINS,
-    "beta.amd.com",
-    "dcm.amd.com",
     "gpushare.dev",
     "feature.node.kubernetes.io",
     "profile.node.kubernetes.io",

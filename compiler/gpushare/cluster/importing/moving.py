@@ -19,7 +19,6 @@ from gpushare.core.wording import join_first
 from gpushare.facts import vendors
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card, MigProfile
-from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import ON_DEMAND, Autoscaler, DraVia, Requests
 from gpushare.offering import claims, modes
 from gpushare_node.contract.policy import Backend
@@ -65,8 +64,8 @@ def _obstacle(pool: Mapping[str, Any], version: tuple[int, int] | None) -> str:
     """Return why the DRA driver cannot serve a pool; empty if it can."""
     mode, nodes = pool["sharing"]["mode"], pool["nodes"]
     card = cards.load(pool["card"]) if pool["card"] in cards.ids() else None
-    if card is not None and vendors.of(card) is AMD:
-        return "NVIDIA's DRA driver does not serve AMD's GPUs"
+    if card is not None and not vendors.of(card).dra_driver:
+        return f"NVIDIA's DRA driver does not serve {card.name}"
     if not modes.named(mode).takes_claims:
         return f"there is no {mode} with DRA"
     if (parse_percent(pool.get("memory", {}).get("oversubscribe")) or 0) > 10_000:

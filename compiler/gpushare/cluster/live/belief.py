@@ -16,14 +16,11 @@ from gpushare.cluster.live.objects import RUNTIME_PODS, Condition, DaemonSet, Li
 from gpushare.cluster.live.slices import NodeOffer
 from gpushare.core.wording import join_words
 from gpushare_node.contract.names import AWAY, RUNTIME_LABEL
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import NOTHING, Struct
 
 NOT_RUNNING = "RuntimeNotRunning"
 """The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
-
-_WRONG_RESOURCES = "WrongResources"
-WRONG_SLICES, WAITING_FOR_SLICES, _BACK_END_RUNNING = "WrongSlices", "WaitingForSlices", "BackEndRunning"
-"""Reasons of the runtime's about what a node offers: it looks less often than this does."""
 
 _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
@@ -45,16 +42,20 @@ def condition(node: LiveNode, pool: LivePool | None, snapshot: Snapshot, offer: 
 
 
 def _wrong_offer(node: LiveNode, pool: LivePool, offer: NodeOffer | None) -> tuple[str, str]:
-    """Return the reason and message where the node does not offer what its pool wants; empty if it does, or is not known to."""
+    """Return the reason and message where the node does not offer what its pool wants; empty if it does, or is not known to.
+
+    The reasons are the runtime's, which looks less often.
+    """
     offered = _numbers(node.allocatable)
     if node.allocatable and (pool.is_dra or (offer is not None and offer.is_there)):
         by_driver = f" and has ResourceSlices of {DRIVER}: each GPU can be given twice" if offer and offer.is_there else ""
-        return _BACK_END_RUNNING, f"the node offers {offered} by a device plugin{by_driver}"
+        return ConditionReason.BACK_END_RUNNING.word, f"the node offers {offered} by a device plugin{by_driver}"
     if pool.is_dra:
         problem = "" if offer is None else offer.problem
-        return (WRONG_SLICES if offer and offer.is_there else WAITING_FOR_SLICES), problem
+        reason = ConditionReason.WRONG_SLICES if offer and offer.is_there else ConditionReason.WAITING_FOR_SLICES
+        return reason.word, problem
     if pool.side is not None and dict(node.allocatable) != dict(pool.resources):
-        return _WRONG_RESOURCES, f"the node offers {offered} instead of {_numbers(pool.resources)}"
+        return ConditionReason.WRONG_RESOURCES.word, f"the node offers {offered} instead of {_numbers(pool.resources)}"
     return "", ""
 
 

@@ -41,9 +41,10 @@ from gpushare.resolved.pools import VmPool
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend
-from gpushare_node.contract.reasons import REASONS
+from gpushare_node.contract.reasons import REASONS, ConditionReason
 from gpushare_node.contract.struct import Struct
 
+_OF_SLICES = {ConditionReason.WRONG_SLICES.word, ConditionReason.WAITING_FOR_SLICES.word}
 _PROFILES = "chart/files/profiles/"
 _INSTALL = "install the bundle: its README lists the commands"
 
@@ -308,9 +309,9 @@ def _one_node(
     why = f"`gpushare explain {node.name}` says what to do"
     is_dra = Backend(entry.backend).has_claims
     resources = {} if is_dra else dict(entry.resources)
-    is_offer_alone = condition.reason == "WrongResources" and dict(node.allocatable) != resources
+    is_offer_alone = condition.reason == ConditionReason.WRONG_RESOURCES.word and dict(node.allocatable) != resources
     if is_dra and offer is not None and offer.problem:
-        is_offer_alone = condition.reason in {belief.WRONG_SLICES, belief.WAITING_FOR_SLICES}
+        is_offer_alone = condition.reason in _OF_SLICES
         wants = _numbers(Counter(device.resource for device in entry.devices))
         yield _node(DriftKind.SLICES, node.name, wants, offer.problem, why)
     if not condition.is_true and not is_offer_alone:

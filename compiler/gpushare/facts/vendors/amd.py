@@ -38,5 +38,6 @@ AMD = GpuVendor(
     has_shares=False,
     compute_modes=MANAGER_MODES,
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
+    other_domains=("beta.amd.com", "dcm.amd.com"),
     operator_objects=OBJECTS,
 )

@@ -37,6 +37,8 @@ class GpuVendor(VendorNames):
     `compute_modes` are those into which its programs divide GPUs by mode `partition`, empty without that mode. `known_as` is a
     regular expression of the words by which people know its cards, if only the catalogue can describe them.
 
+    `other_domains`: in which its programs write labels of nodes, beside `domain`.
+
     `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
 
@@ -56,4 +58,5 @@ class GpuVendor(VendorNames):
     vgpu_label: str = ""
     compute_modes: frozenset[str] = frozenset()
     known_as: str = ""
+    other_domains: tuple[str, ...] = ()
     operator_objects: OperatorObjects | None = None

@@ -68,7 +68,7 @@ REMEDIES = {
 _LOOK = "Read the message above; `kubectl describe` shows more."
 
 
-def remedy(text: str) -> str:
+def remedy_of(text: str) -> str:
     """Return what to do about a refusal with this message."""
     lowered = text.lower()
     return next((what for words, what in REMEDIES.items() if words.lower() in lowered), _LOOK)
@@ -186,7 +186,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
     if pod.requests:
         facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
-    causes += [Cause(what=one, remedy=remedy(one)) for one in pod.problems]
+    causes += [Cause(what=one, remedy=remedy_of(one)) for one in pod.problems]
     facts += [f"claim {one.claim or one.name}" for one in pod.claims]
     if not pod.requests and not pod.claims:
         remedy = "Write one of the pool's resources into its limits."
@@ -208,9 +208,9 @@ def _of_events(events: tuple[RecordedEvent, ...], namespace: str, name: str, pod
         if event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CAPS:
             yield Cause(what=f"{when}: {event.message}", remedy=_CAP_REMEDY)
         elif event.kind == "Pod" and event.name == name and event.reason in _ABOUT_CLAIMS:
-            yield Cause(what=f"{when}: {event.message}", remedy=remedy(event.message))
+            yield Cause(what=f"{when}: {event.message}", remedy=remedy_of(event.message))
         elif event.reason == "FailedCreate" and pod is None and name.startswith(event.name):
-            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=remedy(event.message))
+            yield Cause(what=f"{when}: {event.kind} {event.name}: {event.message}", remedy=remedy_of(event.message))
 
 
 def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:

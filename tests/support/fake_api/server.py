@@ -278,12 +278,12 @@ class ApiServer:
         started = datetime.now(UTC) + timedelta(minutes=20)
         state = {"running": {"startedAt": started.isoformat(timespec="seconds").replace("+00:00", "Z")}}
         statuses = [{"name": one, "containerID": identity, "state": state} for one, identity in ids.items()]
-        return self.add(
-            "pods",
-            name,
-            {"metadata": metadata, "spec": spec, "status": {"phase": phase, "containerStatuses": statuses}},
-            namespace=namespace,
-        )
+        status: Object = {"phase": phase, "containerStatuses": statuses}
+        if phase == "Pending" and not node:
+            # As kube-scheduler 1.36 writes it, in short; kubelet has not seen the pod.
+            why = {"reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient resources."}
+            status = {"phase": phase, "conditions": [{"type": "PodScheduled", "status": "False", **why}]}
+        return self.add("pods", name, {"metadata": metadata, "spec": spec, "status": status}, namespace=namespace)
 
     def asking(self) -> str:
         """The uninstall Job's pod, which runs; what it asks nodes by."""

@@ -149,4 +149,4 @@ def test_runtime_events_of_a_node_are_shown(live: LiveCluster, ask: Ask) -> None
     ],
 )
 def test_every_admission_error_has_a_remedy(message: str, start: str) -> None:
-    assert diagnosis.remedy(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)
+    assert diagnosis.remedy_of(f"UnexpectedAdmissionError: {message}, which is unexpected").startswith(start)

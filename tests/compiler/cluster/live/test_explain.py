@@ -97,6 +97,7 @@ def test_pod_pending_for_an_unoffered_resource_is_explained(live: LiveCluster, a
     live.api.add_pod("waits", namespace="team", limits={"nvidia.com/gpu": 1}, phase="Pending")
     told = ask("explain", "team/waits").stdout
     assert "No node offers nvidia.com/gpu; offered are" in told
+    assert "Unschedulable: 0/3 nodes are available" in told
 
 
 def test_pod_pending_for_a_resource_in_use_is_explained(live: LiveCluster, ask: Ask) -> None:

@@ -155,6 +155,10 @@ def test_pool_waits_for_claims_and_changes_to_fixed_instances_and_back(cluster_f
     cluster_fixture.dismiss("large")
     cluster_fixture.cluster.wait(lambda: not instances(cluster_fixture, NODE), "the last fixed instance has gone")
     cluster_fixture.await_offer(NODE, "lab")
+    # The node was Ready before the last instance went; the driver publishes its places after that.
+    cluster_fixture.cluster.wait(
+        lambda: all("uuid" not in one["attributes"] for one in agents.devices(NODE).values()), "the driver offers places alone"
+    )
     assert [places(agents).count(profile) for profile in ("1g.5gb", "3g.20gb")] == [14, 4]
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpushare.core import emit, resources
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare_node.adapters.kube import uninstall
 from gpushare_node.backends.backend import DEVICES
 from tests.chart.bundles import (

@@ -16,7 +16,7 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.facts import mig
 from gpushare.facts.catalog import cards
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.facts.vendors.amd import MANAGER_MODES
 from gpushare.offering.modes.mps import has_shares
 from gpushare_node.contract import policy

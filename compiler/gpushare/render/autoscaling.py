@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpushare.core.wording import join_words, pluralize
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare.facts.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.facts.nodes.selectors import region_of
 from gpushare.intent.types import Autoscaler
@@ -110,7 +110,7 @@ def _unknown(pool: PoolPlan) -> dict[str, int]:
 
 
 def _cluster_autoscaler(pool: PoolPlan) -> str:
-    keys = clouds.taints_of(pool.pool.autoscaler)
+    keys = taints.of(pool.pool.autoscaler)
     if pool.pool.backend.has_claims:
         return _CLUSTER_AUTOSCALER_OF_DRA.format(pool=pool.name, not_ready=keys.not_ready)
     text = _CLUSTER_AUTOSCALER.format(pool=pool.name, not_ready=keys.not_ready, repartitioning=keys.repartitioning)
@@ -161,7 +161,7 @@ def _block(heading: str, lines: Iterable[str]) -> str:
 
 
 def _karpenter(pool: PoolPlan) -> str:
-    key = clouds.taints_of(pool.pool.autoscaler).not_ready
+    key = taints.of(pool.pool.autoscaler).not_ready
     gpus = f"{pluralize(pool.pool.gpus_per_node, 'GPU')} of the card {pool.card.name}"
     text = _KARPENTER.format(pool=pool.name, label=POOL_LABEL, not_ready=key, gpus=gpus)
     resources = join_words([f"{count} {name}" for name, count in _unknown(pool).items()])

@@ -7,7 +7,7 @@ from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
-from gpushare.intent.stacks import STACKS as VENDORS
+from gpushare.intent import stacks as vendor_stacks
 from gpushare.intent.types import NvidiaStack
 from gpushare.render import (
     autoscaling,
@@ -80,7 +80,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) ->
 
 def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
     namespaces = {
-        vendor: new_lock.stacks.get(vendor, {}).get("namespace", VENDORS[vendor].default().namespace)
+        vendor: new_lock.stacks.get(vendor, {}).get("namespace", vendor_stacks.STACKS[vendor].default().namespace)
         for vendor in new_lock.vendors
     }
     left = dra.former_classes(plan, new_lock.dra)

@@ -5,7 +5,7 @@ Without the taint a pod may be scheduled to a new node before its layout is veri
 
 from collections.abc import Iterator
 
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare.facts.nodes.clouds import CLOUDS
 from gpushare.intent.types import Operator
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -26,7 +26,7 @@ def cloud(plan: Plan) -> str | None:
 
 
 def _taint(pool: PoolPlan) -> str:
-    return clouds.taints_of(pool.pool.autoscaler).not_ready
+    return taints.of(pool.pool.autoscaler).not_ready
 
 
 def _sections(pool: PoolPlan) -> Iterator[str]:

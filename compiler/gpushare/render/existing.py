@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpushare.core import emit
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.render.steps import leaving
 from gpushare.resolved.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpushare.facts.catalog import managed_values, upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.backends import vgpu
 from gpushare.render.monitoring import dcgm_fields

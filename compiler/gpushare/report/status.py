@@ -22,7 +22,7 @@ from gpushare.cluster.live.status import (
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_first, pluralize
 from gpushare.facts import vendors
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare.report import pool_facts
 from gpushare.report.document import (
     COUNT,
@@ -89,7 +89,7 @@ def _states(node: NodeStatus) -> Iterator[str]:
         yield "NotReady"
     if node.is_cordoned:
         yield "cordoned"
-    yield from filter(None, map(clouds.taint_word, node.taints))
+    yield from filter(None, map(taints.word, node.taints))
     if node.is_ready:
         yield "ready"
     elif node.is_observed:

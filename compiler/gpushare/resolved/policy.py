@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpushare.facts.catalog.cards import PartitionMode
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare.intent.types import Enforcement, Platform
 from gpushare.offering import caps, modes
 from gpushare.offering.partitioners import config_manager
@@ -44,7 +44,7 @@ def of_pool(plan: Plan, pool: PoolPlan) -> Policy:
         enforcement=_enforcement(wanted.enforcement, has_caps=pool.vendor.has_shares),
         rollout=wanted.rollout,
         namespaces=tuple(sorted(wanted.namespaces)),
-        repartitioning_taint=policy.RepartitioningTaint(clouds.taints_of(wanted.autoscaler).repartitioning),
+        repartitioning_taint=policy.RepartitioningTaint(taints.of(wanted.autoscaler).repartitioning),
         adoption=plan.intent.adoption,
     )
 

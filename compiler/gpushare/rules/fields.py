@@ -6,7 +6,7 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import join_words
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import Pool
 from gpushare.rules.rule import RuleContext, pool_path, rule
 

@@ -1,4 +1,4 @@
-"""`apply`: makes the node match its pool's policy. Wires the closed loop, and prints its steps."""
+"""`apply`: makes the node match its pool's policy; `release` makes it exclusive again. Wires and prints."""
 
 import sys
 from collections.abc import Iterator

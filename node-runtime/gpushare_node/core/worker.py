@@ -1,4 +1,4 @@
-"""Worker: a separate thread for calls that may never return. Does not know NVML or /proc.
+"""Threads beside the caller's: Worker for calls that may never return, WorkQueue for those that may take long. Know no call.
 
 A call into the driver, or a read of a file whose server does not answer, can hang where no signal interrupts it. The other
 threads continue to run, so the worker makes the call and another thread waits for it with a timeout. The thread is a daemon:
@@ -84,16 +84,16 @@ class Worker:
             del given, job, future, value
 
 
-# WorkQueue: calls that may take long (the API server, the MPS control program), one after another on a separate thread.
-#
-# The cycle never waits for them. A full queue drops the new job and returns False: a caller that still needs it sends it again.
-
 _LOG = logging.getLogger(__name__)
 _MAX_WAITING = 64
 
 
 class WorkQueue:
-    """The queue, and its thread, which starts with the first job. Only one thread may call `send`."""
+    """Calls that may take long (the API server, the MPS control program), one after another on a thread of their own.
+
+    The cycle never waits for them. A full queue drops the new job and returns False: a caller that still needs it sends it
+    again. The thread starts with the first job. Only one thread may call `send`.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue(_MAX_WAITING)

@@ -1,7 +1,7 @@
 """Enforcer: one cycle of enforcement, from the driver's process lists to the steps against offenders.
 
 Makes no call to the API server itself: pods come from a cache, Events and evictions are queued. Never changes hardware.
-The reconcile loop uses it too while it waits, with the policy that is still in force.
+The reconcile loop uses it too while it waits, with the policy that is still in force. Evaluator is the guard within a cycle.
 """
 
 import logging

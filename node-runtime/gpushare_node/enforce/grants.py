@@ -3,7 +3,7 @@
 A pod's containers keep the cap under which the pod was started: a policy that lowers it later applies to future pods. A policy
 that raises or removes it applies at once, because that harms no container. A container that ran before there was a cap is
 exempt. If something is not known, there is no cap, and that is reported. A terminating pod is granted no more than others: its
-owner chooses how long the termination takes.
+owner chooses how long the termination takes. Also what containers may use through ResourceClaims.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Drain: no pod may use what a change destroys. Taints the node, waits as the pool allows, and names the pods in the way.
 
-It changes no hardware, and a drain that fails leaves the node as it was.
+It changes no hardware, and a drain that fails leaves the node as it was. `check_window` decides when a change may begin.
 """
 
 from collections.abc import Callable

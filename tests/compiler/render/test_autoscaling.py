@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare.intent.types import Autoscaler
 from tests.compiler.render.compiled import POOLS, document, files
 
 SELECTS = "nodes: {matchLabels: {p: dense}, expected: 3}"
-DEFAULT, AUTOSCALED = clouds.taints_of(None), clouds.taints_of(Autoscaler.CLUSTER_AUTOSCALER)
+DEFAULT, AUTOSCALED = taints.of(None), taints.of(Autoscaler.CLUSTER_AUTOSCALER)
 
 
 def bundle(autoscaler: str, label: str = "p", platform: str = "{}") -> dict[str, str]:
@@ -42,7 +42,7 @@ def test_autoscaler_does_not_change_nvidias_values(stack: str) -> None:
     assert upstream
     assert all(plain[path] == made[path] for path in upstream)
     assert all(
-        all(key in plain[path] for key in clouds.OUR_TAINTS)
+        all(key in plain[path] for key in taints.OUR_TAINTS)
         for path in upstream
         if path.endswith(("/values.yaml", "README.md"))
     )
@@ -52,7 +52,7 @@ def test_both_taint_keys_are_tolerated_for_every_autoscaler() -> None:
     for autoscaler in ("karpenter", "cluster-autoscaler"):
         made = document(bundle(autoscaler), "gpu-operator/values.yaml")
         keys = [one["key"] for one in made["daemonsets"]["tolerations"]]
-        assert set(clouds.OUR_TAINTS) <= set(keys)
+        assert set(taints.OUR_TAINTS) <= set(keys)
 
 
 @pytest.mark.parametrize(

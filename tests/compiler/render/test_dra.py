@@ -11,7 +11,7 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import cards, upstream
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.offering import claims
 from gpushare.render.offer import offer
 from gpushare.render.stacks import dra

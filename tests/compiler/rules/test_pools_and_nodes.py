@@ -7,7 +7,7 @@ import pytest
 from gpushare import rules
 from gpushare.core.wording import join_words
 from gpushare.facts.catalog import cards
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent import reader
 from gpushare.reading import source
 from tests.compiler.rules.intents import check, found, pool, written

@@ -13,7 +13,7 @@ from gpushare.cluster.live.objects import LiveNode, Pod, Snapshot
 from gpushare.cluster.live.slices import Allocations, Held, Listed
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare_node.contract.objects import tolerates
 from gpushare_node.contract.struct import Struct
 
@@ -236,7 +236,7 @@ def _closed(node: LiveNode, pod: Pod | None) -> str:
         return "kubelet does not report it as Ready"
     if node.is_cordoned:
         return "it is cordoned"
-    if words := [*filter(None, map(clouds.taint_word, node.taints))]:
+    if words := [*filter(None, map(taints.word, node.taints))]:
         return f"it is {join_words(words)}"
     unlike = [f"{key}={value}" for key, value in (pod.selector if pod else {}).items() if node.labels.get(key) != value]
     return f"the pod's nodeSelector wants {join_words(unlike)}" if unlike else ""

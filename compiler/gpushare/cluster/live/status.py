@@ -24,7 +24,7 @@ from gpushare.cluster.live.objects import (
 )
 from gpushare.cluster.live.slices import Allocations, Listed, NodeOffer, key_of
 from gpushare.core.units import MIB, UNKNOWN_MEMORY, MemoryTotals, total
-from gpushare.facts.nodes import clouds
+from gpushare.facts.nodes import taints
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
@@ -303,7 +303,7 @@ def _of_driver(
     found = replace(node, backend=pool.backend if pool else "", offer=offer)
     if pool is None or not pool.is_dra:
         return found
-    is_open = node.is_up and not node.is_cordoned and not any(map(clouds.taint_word, node.taints))
+    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
     # An instance that is made on demand takes places of other profiles too: how many are free is not told.
     is_counted = has_others and not pool.is_on_demand
     of_classes = [
@@ -359,7 +359,7 @@ def _node(  # noqa: PLR0913 - the parts of one row
     caps = pool.caps if pool else NOTHING
     found = None if pods is None else holders_of_node(pods.get(node.name, ()), metrics, caps)
     held = None if found is None else _used(found)
-    is_open = node.is_up and not node.is_cordoned and not any(map(clouds.taint_word, node.taints))
+    is_open = node.is_up and not node.is_cordoned and not any(map(taints.word, node.taints))
     names = sorted({*node.allocatable, *(wanted or ()), *(held or ())})
     shares = (
         ShareUsage(

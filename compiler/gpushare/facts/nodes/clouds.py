@@ -1,7 +1,5 @@
 """What is known of each cloud: its labels, its machine types with their GPUs, and how its node groups get taints and labels.
 
-Also our taints by the autoscaler of a pool: why there are several keys says `gpushare_node.contract.names`.
-
 `CLOUDS` is the only place that names a cloud: what reads it knows none. Sources: the clouds' pages on labels. How many GPUs a
 machine type has: EC2 and Azure: kubernetes/autoscaler at 55c37cd (cloudprovider/aws/ec2_instance_types.go, generated from EC2's
 offers, and cloudprovider/azure/azure_instance_types.go, generated from Azure's list of sizes); ND GB200 v6: Azure's page of
@@ -15,8 +13,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from gpushare.intent.types import Autoscaler
-from gpushare_node.contract.names import NOT_READY_TAINTS, REPARTITIONING_TAINTS
 from gpushare_node.contract.struct import NOTHING, Struct
 
 MACHINE_LABEL = "node.kubernetes.io/instance-type"
@@ -408,36 +404,3 @@ def _number(machine: str, entries: Iterable[tuple[str, int]]) -> int | None:
         if found := re.compile(rf"(?:{text})\Z").match(machine):
             return gpus or int(found[1]) or None
     return None
-
-
-class Taints(Struct):
-    """The keys of one pool: from a node's start until its layout is verified, and while its GPUs are changed."""
-
-    not_ready: str
-    repartitioning: str
-
-
-_DEFAULT, _CLUSTER_AUTOSCALER = (
-    Taints(not_ready=start, repartitioning=change)
-    for start, change in zip(NOT_READY_TAINTS, REPARTITIONING_TAINTS, strict=True)
-)
-
-OUR_TAINTS = tuple(key for taints in (_DEFAULT, _CLUSTER_AUTOSCALER) for key in (taints.not_ready, taints.repartitioning))
-"""The keys of all pools. Whatever runs on a node before it is ready tolerates all of them: a pool may change its autoscaler."""
-
-
-_WORDS = {
-    key: word
-    for taints in (_DEFAULT, _CLUSTER_AUTOSCALER)
-    for key, word in ((taints.not_ready, "not-ready"), (taints.repartitioning, "repartitioning"))
-}
-
-
-def taint_word(taint: str) -> str:
-    """Return what a taint of ours, such as `KEY:NoSchedule`, says of its node, whichever autoscaler it is for; else ""."""
-    return _WORDS.get(taint.partition(":")[0], "")
-
-
-def taints_of(autoscaler: Autoscaler | None) -> Taints:
-    """Return the keys for nodes that this autoscaler adds; None: no autoscaler."""
-    return _CLUSTER_AUTOSCALER if autoscaler is Autoscaler.CLUSTER_AUTOSCALER else _DEFAULT

@@ -1,4 +1,4 @@
-"""The stacks that add something to a bundle beside NVIDIA's device plugin: a module each, which no other code names."""
+"""The stacks that add something to a bundle beside NVIDIA's device plugin: a module each, registered here."""
 
 from gpushare.render.stacks.amd import AmdPrograms
 from gpushare.render.stacks.dra import DraPrograms

@@ -15,7 +15,7 @@ from gpushare.core.wording import join_words
 from gpushare.facts.catalog import vendor_charts
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJECTS
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.stacks.amd import Amd, AmdStack

@@ -14,7 +14,7 @@ from gpushare.bundle.former_classes import FormerClasses, former
 from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.offering import backends, claims, modes

@@ -2,7 +2,8 @@
 
 A write by the runtime is exactly one of: server-side apply of its own labels, a merge patch of single labels or annotations, a
 JSON patch of taints, a strategic merge patch of its own condition, a write of its Leases. Reads come before writes. Beside the
-node, a condition of the pool's DaemonSet names it if it fails: `FailureReport`.
+node, a condition of the pool's DaemonSet names it if it fails: `FailureReport`. `is_selected` tells
+whether a DaemonSet selects a node by more than what the runtime itself wrote on it.
 """
 
 import logging
@@ -48,8 +49,6 @@ from gpushare_node.core.clock import Clock, timestamp
 from gpushare_node.reporting.log import EventReason
 from gpushare_node.vendors import DEPLOY_LABELS
 
-# Determines whether a DaemonSet selects a node by more than what the runtime itself wrote on it. Pure.
-#
 # The chart's DaemonSets select by node affinity: the intent's terms, or the label `gpushare.dev/pool` that keeps a node whose
 # terms no longer match. That label is our own and proves nothing. Labels under nvidia.com/gpu.deploy remove GPU clients for a
 # while, and do not remove a node from its pool.

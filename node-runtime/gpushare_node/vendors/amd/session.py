@@ -1,7 +1,7 @@
 """Session: AMD's driver as sysfs shows it; implements the Protocol `Driver`. It opens no device, so nothing waits for it.
 
 The driver's reload, by which the config manager changes the memory mode, takes sysfs away for a while: then every call fails
-with DRIVER_NOT_LOADED.
+with DRIVER_NOT_LOADED. Also the reader of one GPU.
 """
 
 import os

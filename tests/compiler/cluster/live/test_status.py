@@ -7,7 +7,7 @@ import pytest
 
 from gpushare.cluster.live.objects import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import Holder, NodeStatus, PoolStatus, ShareUsage, Status, holders_of_node
-from gpushare.facts.nodes.clouds import OUR_TAINTS
+from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.report import html, status
 from gpushare_node.contract.struct import replace

@@ -1,10 +1,10 @@
 """Which pool has the node: the labels that say so, and whether the pool still selects it. Changes no hardware."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 
 from gpushare_node.adapters.host.state_dir import Published, StateDir, UnselectedMark
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, Cluster, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, Cluster, NodeView, PodView, pools_of
 from gpushare_node.adapters.kube.views import FIELD_MANAGER
 from gpushare_node.contract.names import POOL_LABEL, PROFILE_LABEL, RELEASE_ANNOTATION, RETRY_ANNOTATION, VENDOR_LABEL
 from gpushare_node.contract.policy import Partitioner, Policy, Vendor
@@ -12,8 +12,6 @@ from gpushare_node.contract.struct import Struct
 from gpushare_node.core.clock import Clock
 from gpushare_node.vendors import of
 
-_NAME = "app.kubernetes.io/name"
-_COMPONENT = "app.kubernetes.io/component"
 _OWN = (POOL_LABEL, VENDOR_LABEL, PROFILE_LABEL, PLUGIN_LABEL, MIG_LABEL)
 
 CLAIM = frozenset({POOL_LABEL, VENDOR_LABEL})
@@ -23,30 +21,19 @@ RELEASE_AFTER_SECONDS = 300.0
 """How long a node must be unselected before it leaves its pool."""
 
 
-def pools_present(pods: Iterable[PodView]) -> frozenset[str]:
-    """Return the pools whose node runtime has a pod on the node. A terminating pod still counts: it may be at work."""
-    return frozenset(
-        pod.labels[POOL_LABEL]
-        for pod in pods
-        if pod.labels.get(_NAME) == "gpushare"
-        and pod.labels.get(_COMPONENT) == "node"
-        and POOL_LABEL in pod.labels
-        and not pod.has_ended
-    )
-
-
-def find_owner(labels: Mapping[str, str], pods: Iterable[PodView], pool: str) -> str | None:
+def find_owner(labels: Mapping[str, str], present: Collection[str], pool: str) -> str | None:
     """Return the other pool that still has the node: the node has its label and its pod. None: `pool` may take the node.
 
-    So if two pools select a node by mistake, the one whose label is set keeps it, and they do not take turns.
+    So if two pools select a node by mistake, the one whose label is set keeps it, and they do not take turns. `present` are
+    the pools with a pod on the node.
     """
     owner = labels.get(POOL_LABEL)
-    return owner if owner not in (None, pool) and owner in pools_present(pods) else None
+    return owner if owner not in (None, pool) and owner in present else None
 
 
-def find_successor(pods: Iterable[PodView], pool: str | None) -> str | None:
-    """Return a pool whose pod waits for the node that `pool` leaves."""
-    return min(pools_present(pods) - {pool}, default=None)
+def find_successor(present: frozenset[str], pool: str | None) -> str | None:
+    """Return a pool whose pod waits for the node that `pool` leaves; `present` are those with a pod on the node."""
+    return min(present - {pool}, default=None)
 
 
 def is_requested(node: NodeView) -> bool:
@@ -141,4 +128,5 @@ class PoolSelection(Struct):
         """Return whether an unselected node has another pool's label or pod, or the pool's own DaemonSet is deleted."""
         if node.labels.get(POOL_LABEL, self.pool) != self.pool:
             return True
-        return find_successor(self.pods(), self.pool) is not None or not self.cluster.has_pool()
+        present = pools_of(self.pods(), self.cluster.namespace)
+        return find_successor(present, self.pool) is not None or not self.cluster.has_pool()

@@ -126,11 +126,14 @@ class NodeBackend(Struct):
         return ()
 
     def restartable(self, pods: Iterable[PodView], policy: Policy) -> tuple[PodView, ...]:
-        """Return the pods that must be deleted to read the GPUs again; none if the plugin follows a label."""
+        """Return those of the platform's pods that must be deleted to read the GPUs again; none where a label is followed."""
         return ()
 
     def explain(self, pods: Iterable[PodView], policy: Policy) -> str:
-        """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them."""
+        """Return a clause on the plugin's pods, to follow a message; empty if nothing is known to be wrong with them.
+
+        `pods` are the platform's.
+        """
         return ""
 
 

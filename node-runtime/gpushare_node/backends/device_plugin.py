@@ -191,7 +191,11 @@ class DevicePlugin(NodeBackend):
         else:
             found = [pod for pod in pods if not vendor.plugin_apps.isdisjoint({pod.labels.get(_APP), pod.labels.get(_NAME)})]
         if not found:
-            return "; the device plugin has no pod on the node" if policy.stack.labels_plugin else ""
+            return (
+                "; the device plugin has no pod on the node in a namespace of the platform"
+                if policy.stack.labels_plugin
+                else ""
+            )
         waiting = [pod for pod in found if pod.phase == "Pending"]
         if not waiting:
             return ""

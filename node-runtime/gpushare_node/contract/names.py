@@ -49,3 +49,8 @@ Only the policy's key is added, but all are removed: a node may still have the o
 
 OPERATOR_RUNTIME_CLASS = "nvidia"
 """The RuntimeClass of gpu-operator, where its values do not name another."""
+
+
+def workload(pool: str) -> str:
+    """Return the name of the pool's DaemonSet; without a pool that of the one for nodes whose pools no longer exist."""
+    return f"gpushare-{pool or 'release'}"

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
-from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Cluster, ClusterError, Event, EventType, Eviction, NodeView
+from gpushare_node.adapters.kube.cluster import (
+    PLUGIN_LABEL,
+    Cluster,
+    ClusterError,
+    Event,
+    EventType,
+    Eviction,
+    NodeView,
+    platform_pods,
+)
 from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
@@ -273,7 +282,8 @@ class NodeMonitor(Struct, frozen=False):
     def _restart_plugin(self) -> None:
         """Delete the pods of a plugin that follows no label."""
         adapters = self.enforcer.adapters
-        for pod in adapters.backend.restartable(adapters.pods.pods(), self.enforcer.config.policy):
+        pods = platform_pods(adapters.pods.pods(), adapters.tenants.find().platform)
+        for pod in adapters.backend.restartable(pods, self.enforcer.config.policy):
             if self.cluster.evict(pod, is_forced=True) is Eviction.EVICTED:
                 text = (
                     f"Pod {pod.namespace}/{pod.name} was deleted, so that it enumerates again: the offer differs from the plan."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import StateDirError
-from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, platform_pods
 from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
@@ -193,4 +193,5 @@ class OfferWatch(Struct, frozen=False):
             return self._instances.find(surveys, checkpoint.allocations, now)
         if found is None:
             return None
-        return replace(found, message=found.message + adapters.backend.explain(adapters.pods.pods(), policy))
+        pods = platform_pods(adapters.pods.pods(), adapters.tenants.find().platform)
+        return replace(found, message=found.message + adapters.backend.explain(pods, policy))

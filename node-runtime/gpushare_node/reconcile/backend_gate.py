@@ -174,13 +174,13 @@ class BackendGate(Struct, frozen=False):
             return Unmet(
                 reason=ConditionReason.LABEL_CONFLICT, message=", ".join(node.describe_drift({BACKEND_LABEL: NO_BACKEND}))
             )
-        pods = self._context.cluster.pods()
+        pods = self._context.platform_pods()
         return self._find_plugin_in(node, pods) or self._find_driver_in(pods)
 
     def _find_plugin(self) -> Unmet | None:
         """Return what is left of the device plugin: its pods, its offer, and pods that hold or are about to get its devices."""
         pods = self._context.cluster.pods()
-        unmet = self._find_plugin_in(self._context.cluster.node(), pods)
+        unmet = self._find_plugin_in(self._context.cluster.node(), self._context.platform_pods(pods))
         if unmet is not None:
             return unmet
         left = [holder.name for holder in self._holders() if holder.resources - holder.claimed]
@@ -191,7 +191,7 @@ class BackendGate(Struct, frozen=False):
 
     def _find_driver(self) -> Unmet | None:
         """Return what is left of the DRA driver: pods of it, its offer, and claims that are prepared."""
-        unmet = self._find_driver_in(self._context.cluster.pods())
+        unmet = self._find_driver_in(self._context.platform_pods())
         left = [] if unmet is not None else [holder.name for holder in self._holders() if holder.claimed]
         if not left:
             return unmet

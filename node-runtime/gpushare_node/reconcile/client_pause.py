@@ -54,7 +54,7 @@ class ClientPause(Struct):
         resume(self.context)
 
     def _find_running(self) -> Unmet | None:
-        pods = _pods_of(self.context.cluster.pods(), CLIENT_APPS)
+        pods = _pods_of(self.context.platform_pods(), CLIENT_APPS)
         return (
             Unmet(reason=ConditionReason.CLIENTS_RUNNING, message=f"still running on the node: {', '.join(pods)}")
             if pods
@@ -94,7 +94,7 @@ def to_resume(labels: Mapping[str, str], paused: Mapping[str, str]) -> dict[str,
 
 
 def mig_managers(pods: Iterable[PodView]) -> tuple[str, ...]:
-    """Return the names of mig-manager's pods on the node. `mig.config` says nothing: gpu-operator sets it by itself."""
+    """Return the names of mig-manager's pods among the platform's. `mig.config` says nothing: gpu-operator sets it itself."""
     return _pods_of(pods, PARTITIONER_APPS)
 
 

@@ -457,7 +457,7 @@ class ConfigManager(Struct):
         return find_event(events, asked, since)
 
     def _managers(self) -> list[PodView]:
-        return [pod for pod in self._context.cluster.pods() if pod.labels.get(_NAME) == self._vendor.partitioner_app]
+        return [pod for pod in self._context.platform_pods() if pod.labels.get(_NAME) == self._vendor.partitioner_app]
 
     def _manager_uids(self) -> set[str]:
         return {uid for pod in self._managers() for uid in pod.uids}
@@ -492,7 +492,7 @@ class ConfigManager(Struct):
     def _admit_again(self, how: str, status: Status) -> None:
         """Admit the vendor's own pods again; those that have read the former GPUs are deleted."""
         context = self._context
-        stale = context.deps.backend.restartable(context.cluster.pods(), self._policy)
+        stale = context.deps.backend.restartable(context.platform_pods(), self._policy)
         if self._vendor.layout_taint is not None:
             context.remove_taints(self._vendor.layout_taint.key)
         restart_plugin(context, stale)

@@ -64,7 +64,7 @@ class ProfilePublication(Struct, frozen=False):
         """Wait until the node offers `desired`; return what is wrong after five minutes. `publish` must have been called."""
         unmet = self.context.wait(self._find, _WAIT_SECONDS)
         if unmet is not None and unmet.reason in (ConditionReason.WAITING_FOR_PLUGIN, ConditionReason.WRONG_RESOURCES):
-            why = self._backend.explain(self.context.cluster.pods(), self.policy)
+            why = self._backend.explain(self.context.platform_pods(), self.policy)
             unmet = replace(unmet, message=unmet.message + why)
         text = "as planned" if unmet is None else unmet.message
         self.context.record_step("offer", Status.OK if unmet is None else Status.FAILED, text)
@@ -122,7 +122,7 @@ class ProfilePublication(Struct, frozen=False):
         self._flips += 1
         if not self._published.key:
             self._applied_at = now
-            restart_plugin(self.context, self._backend.restartable(self.context.cluster.pods(), self.policy))
+            restart_plugin(self.context, self._backend.restartable(self.context.platform_pods(), self.policy))
             return
         other = self._backend.flip(self._published)
         self.context.deps.folder.keep_profile(other.key, other.devices)

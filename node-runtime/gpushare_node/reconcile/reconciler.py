@@ -4,7 +4,7 @@ An attempt finds out whether the node is the pool's, another pool's, or to be re
 way out GPU clients are resumed and the journal shows how far the change came; the next attempt starts from what it finds.
 """
 
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, Cluster, ClusterError, NodeView, PodView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, Cluster, ClusterError, NodeView, PodView, pools_of
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.names import POOL_LABEL, RELEASED_ANNOTATION, RETRY_ANNOTATION, WOULD_ANNOTATION
 from gpushare_node.contract.policy import Partitioner
@@ -66,7 +66,7 @@ class _Reconciler(Struct):
             context.cluster.annotate({WOULD_ANNOTATION: None})
         pods = context.cluster.pods()
         is_ours = policy.partitioner is Partitioner.GPUSHARE
-        if is_ours and not mig_managers(pods):
+        if is_ours and not mig_managers(context.platform_pods(pods)):
             resume(context)
         if self._may_have_slot(node) and context.slot.find():
             # An earlier run was stopped, or failed: what it waited for is waited for, and its slot given back at the end.
@@ -74,8 +74,8 @@ class _Reconciler(Struct):
         if context.standing(node, policy.pool) is Standing.LEAVES:
             return self._leave()
         if is_ours:
-            _refuse_mig_manager(pods)
-        _refuse_owned(node, pods, policy.pool)
+            _refuse_mig_manager(context, pods)
+        _refuse_owned(context, node, pods, policy.pool)
         if RELEASED_ANNOTATION in node.annotations:
             context.cluster.annotate({RELEASED_ANNOTATION: None})
         return converge(context, self.desired, node)
@@ -164,8 +164,8 @@ def _release_orphan(context: RunContext) -> Outcome:
         return Outcome(reason=ConditionReason.RELEASED, message=ConditionReason.RELEASED.value.means)
     is_ours = former is None or former.partitioner is Partitioner.GPUSHARE
     if is_ours:
-        _refuse_mig_manager(pods)
-    _refuse_owned(node, pods, "")
+        _refuse_mig_manager(context, pods)
+    _refuse_owned(context, node, pods, "")
     if is_ours:
         resume(context)
     return Release(context=context, former=former, pool=pool, node=context.cluster.node()).run()
@@ -190,13 +190,13 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
     context.record_step("retry", Status.CHANGED, f"{RETRY_ANNOTATION} was set")
 
 
-def _refuse_mig_manager(pods: tuple[PodView, ...]) -> None:
-    managers = mig_managers(pods)
+def _refuse_mig_manager(context: RunContext, pods: tuple[PodView, ...]) -> None:
+    managers = mig_managers(context.platform_pods(pods))
     if managers:
         raise Blocked(ConditionReason.MIG_MANAGER_PRESENT, f"running on the node: {', '.join(managers)}")
 
 
-def _refuse_owned(node: NodeView, pods: tuple[PodView, ...], pool: str) -> None:
-    owner = find_owner(node.labels, pods, pool)
+def _refuse_owned(context: RunContext, node: NodeView, pods: tuple[PodView, ...], pool: str) -> None:
+    owner = find_owner(node.labels, pools_of(pods, context.cluster.namespace), pool)
     if owner is not None:
         raise Blocked(ConditionReason.WAITING_FOR_POOL, f"pool {owner} owns the node: its label is set and its pod is running")

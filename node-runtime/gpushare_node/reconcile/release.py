@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 
 from gpushare_node import membership
-from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, MIG_LABEL, PLUGIN_LABEL, NodeView
+from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, MIG_LABEL, PLUGIN_LABEL, NodeView, pools_of
 from gpushare_node.backends.backend import CheckpointError
 from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION, NOT_READY_TAINTS, POOL_LABEL, PROFILE_LABEL, RELEASED_ANNOTATION
 from gpushare_node.contract.policy import (
@@ -69,7 +69,7 @@ class Release(Struct):
         if node.labels.get(POOL_LABEL, self.pool) != self.pool:
             return self._stop(f"the node already belongs to pool {node.labels[POOL_LABEL]}")
         if not is_requested(node):
-            successor = find_successor(context.cluster.pods(), self.pool)
+            successor = find_successor(pools_of(context.cluster.pods(), context.cluster.namespace), self.pool)
             if successor is not None:
                 return self._hand_over(successor)
             if self.kept_pool is not None:

@@ -8,7 +8,17 @@ from contextlib import suppress
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import Journal, StateDir
-from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, NodeView, PodView, Taint
+from gpushare_node.adapters.kube.cluster import (
+    Cluster,
+    ClusterError,
+    Event,
+    EventType,
+    Eviction,
+    NodeView,
+    PodView,
+    Taint,
+    platform_pods,
+)
 from gpushare_node.backends.backend import NO_CHECKPOINT, CheckpointError, NodeBackend, Socket
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy, PolicyError, Vendor, read
@@ -46,8 +56,9 @@ class Dependencies(Struct):
     `open_hardware` takes the digest of the desired policy; `open_enforcer` takes the policy to enforce. A run waits
     `driver_seconds` for the driver. `has_news` returns whether the node may have changed since the last call. `followed`
     returns the node's pods from a watch, without a request, or None if the watch may be behind. `platform` returns the
-    namespaces whose pods are never evicted, or None if they are unknown: then no pod is evicted. A node that its pool no
-    longer selects is released after `release_after_seconds`. `wall` returns the date in seconds since 1970.
+    namespaces of the platform, or None if they are unknown: their pods are never evicted, nor any pod while they are unknown,
+    and only there is a pod known as a vendor's program. A node that its pool no longer selects is released after
+    `release_after_seconds`. `wall` returns the date in seconds since 1970.
     `vendor` is whose driver `open_hardware` opens. `backend` is that of the desired policy, and `backend_of` returns that of
     another one; None: there is no other. `is_served` returns whether a program may serve this DRA driver on the host.
     """
@@ -319,6 +330,10 @@ class RunContext(Struct, frozen=False):
             text = f"it is unknown which pods hold GPUs: {NO_CHECKPOINT}, and {who}"
             raise Blocked(ConditionReason.GPU_BUSY, text, is_unchanged=True)
         return find_holders(checkpoint, pods)
+
+    def platform_pods(self, pods: Iterable[PodView] | None = None) -> tuple[PodView, ...]:
+        """Return those of the platform's DaemonSets, of these pods or of all on the node. ClusterError."""
+        return platform_pods(self.cluster.pods() if pods is None else pods, self.deps.platform())
 
     def standing(self, node: NodeView, pool: str) -> Standing:
         """Return whether the node stays in this pool, by the node as it was just read. ClusterError, StateDirError."""

@@ -46,7 +46,15 @@ class DriverPods:
             "containers": [{"name": "gpus", "image": "driver"}],
             "tolerations": [{"operator": "Exists"}],
         }
-        metadata = {"name": f"driver-{node}", "labels": labels}
+        # Of a group that no server has: the garbage collector cannot ask for the owner, and leaves the pod.
+        owner = {
+            "apiVersion": "tests.gpushare.dev/v1",
+            "kind": "DaemonSet",
+            "name": "driver",
+            "uid": "driver",
+            "controller": True,
+        }
+        metadata = {"name": f"driver-{node}", "labels": labels, "ownerReferences": [owner]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self._own.ask(ApiRequest(method="POST", path=self._pods, body=body))
 

@@ -148,6 +148,7 @@ class SimulatedNode:
             backend_of=self._backend,
             boot_id=MACHINE.boot_id,
             is_served=lambda _: self.has_driver,
+            platform=lambda: frozenset({NAMESPACE}),
         )
         outcome = reconcile(deps, DesiredPolicy(policy=policy, text=text), hold=True)
         events.drain(3.0)

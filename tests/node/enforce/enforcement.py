@@ -88,7 +88,7 @@ def tenancy_text(**changes: Any) -> str:
     spec = {
         "scope": "tenants",
         "admission": "deny",
-        "platformNamespaces": ["gpu-operator", "kube-system"],
+        "platformNamespaces": ["gpu-operator", "kube-amd-gpu", "kube-system"],
         "tenantNamespaces": ["team"],
     }
     return json.dumps({"apiVersion": "gpushare.dev/v1", "kind": "Tenancy", "spec": spec | changes})

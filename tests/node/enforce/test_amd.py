@@ -77,8 +77,9 @@ def loop(tmp_path: Path, fake_nvml: FakeNvml, process_pool: ProcessPool) -> Enfo
     made = EnforcementLoop(tmp_path, fake_nvml, process_pool, **open_watch(sysfs))
     made.monitor.labels = {POOL_LABEL: "pool"}
     made.enforcement.folder.keep_profile("", ())
-    plugin = pod("x-device-plugin", 7, namespace="kube-amd-gpu", labels={"daemonset-name": "gpushare-x"})
-    exporter = pod("x-exporter", 8, namespace="kube-amd-gpu", labels={"daemonset-name": "gpushare-x", NAME: "exporter"})
+    labels, space = {"daemonset-name": "gpushare-x"}, "kube-amd-gpu"
+    plugin = pod("x-device-plugin", 7, namespace=space, labels=labels, controller="DaemonSet/x-device-plugin")
+    exporter = pod("x-exporter", 8, namespace=space, labels=labels | {NAME: "exporter"}, controller="DaemonSet/x-exporter")
     made.enforcement.list.known = (plugin, exporter)
     made.api.view = replace(VIEW, labels={POOL_LABEL: "pool"}, allocatable={"amd.com/gpu": 8})
     made.run(20)

@@ -1,6 +1,7 @@
 """What the node offers while caps are enforced: a difference from the plan is the condition within a minute, and is cured."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,13 +151,12 @@ def test_second_plugin_is_reported_without_flipping_the_profile_label(ready: Enf
 
 
 def test_unstarted_plugin_is_reported_with_its_namespace(ready: EnforcementLoop) -> None:
-    labels = {"app": "nvidia-device-plugin-daemonset"}
-    ready.enforcement.list.known = (
-        pod("nvidia-device-plugin-daemonset-x", 7, namespace="nvidia", labels=labels, phase="Pending"),
-    )
+    name = "nvidia-device-plugin-daemonset"
+    of_plugin: dict[str, Any] = {"namespace": "gpu-operator", "labels": {"app": name}, "controller": f"DaemonSet/{name}"}
+    ready.enforcement.list.known = (pod(f"{name}-x", 7, phase="Pending", **of_plugin),)
     ready.api.view = replace(VIEW, allocatable={SHARED: 0})
     ready.run(MINUTE)
-    assert "nvidia/nvidia-device-plugin-daemonset-x has not started: it needs the ConfigMap" in ready.api.said[-1][1]
+    assert "gpu-operator/nvidia-device-plugin-daemonset-x has not started: it needs the ConfigMap" in ready.api.said[-1][1]
 
 
 def test_lost_gpu_is_reported_before_wrong_advertised_resources(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:

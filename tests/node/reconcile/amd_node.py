@@ -221,6 +221,7 @@ class AmdNode:
             followed=self._followed,
             wall=self.wall,
             vendor=Vendor.AMD,
+            platform=lambda: frozenset({"kube-system", "gpushare", SPACE}),
         )
 
     def wall(self) -> float:

@@ -197,7 +197,9 @@ class ChaosRun:
 
     def client_stays(self) -> None:
         with suppress(Refusal):
-            self.node.api.add_pod("dcgm-x", namespace="gpu-operator", node="n1", labels={"app": "nvidia-dcgm"})
+            self.node.api.add_daemon_pod(
+                "dcgm-x", "nvidia-dcgm", namespace="gpu-operator", node="n1", labels={"app": "nvidia-dcgm"}
+            )
 
     def client_goes(self) -> None:
         with suppress(Refusal):

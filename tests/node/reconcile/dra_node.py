@@ -148,8 +148,7 @@ class DraNode(ChaosNode):
             self.enumerate()
 
     def _add_plugin_pod(self) -> None:
-        labels = {"app": "nvidia-device-plugin-daemonset"}
-        self.api.add_pod(PLUGIN_POD, namespace="gpu-operator", node=NAME, labels=labels)
+        self.program(PLUGIN_POD, "nvidia-device-plugin-daemonset")
 
     def _start_plugin(self) -> None:
         self._add_plugin_pod()
@@ -165,7 +164,7 @@ class DraNode(ChaosNode):
     def _start_driver(self) -> None:
         self.seen_by_driver = self._look()
         labels = {"dra-driver-nvidia-gpu-component": "kubelet-plugin"}
-        self.api.add_pod(DRIVER_POD, namespace="dra", node=NAME, labels=labels)
+        self.api.add_daemon_pod(DRIVER_POD, "dra-kubelet-plugin", namespace="dra", node=NAME, labels=labels)
         with suppress(Refusal):
             self.api.remove("resourceslices", SLICE)
         pool = {"name": NAME, "generation": 1, "resourceSliceCount": 1}

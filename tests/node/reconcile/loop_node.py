@@ -41,6 +41,7 @@ from tests.support.fake_api.server import ApiServer
 
 NAME = "n1"
 PLUGIN_POD = "nvidia-device-plugin-x"
+PLATFORM = frozenset({"kube-system", "gpushare", "gpu-operator", "dra", "kube-amd-gpu"})
 DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
 
 SEVEN = tuple(("1g.5gb", start) for start in range(7))
@@ -242,6 +243,7 @@ class LoopNode:
             has_news=self._has_news,
             followed=self.followed,
             wall=self.wall,
+            platform=lambda: PLATFORM,
         )
 
     def wall(self) -> float:
@@ -362,10 +364,14 @@ class LoopNode:
         self.entries.append(entry)
         self.publish()
 
+    def program(self, name: str, app: str, **more: Any) -> None:
+        """A pod of a DaemonSet of gpu-operator's."""
+        self.api.add_daemon_pod(name, app, namespace="gpu-operator", node=NAME, labels={"app": app}, **more)
+
     def runtime_pod(self, pool: str) -> None:
         """A pod of our DaemonSet for that pool."""
         labels = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node", POOL_LABEL: pool}
-        self.api.add_pod(f"gpushare-{pool}-x", namespace="gpushare", node=NAME, labels=labels)
+        self.api.add_daemon_pod(f"gpushare-{pool}-x", f"gpushare-{pool}", namespace="gpushare", node=NAME, labels=labels)
 
     # What is seen.
 

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, PodView
+from gpushare_node.adapters.kube.cluster import MIG_LABEL, PLUGIN_LABEL, PodView, platform_pods, pools_of
 from gpushare_node.backends.backend import Allocation, Checkpoint
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.backends.dra.offer import DraBackend
@@ -41,9 +42,9 @@ def pod(name: str, *, phase: str = "Running", uid: str = "", **pod_labels: str) 
     )
 
 
-def runtime_pod(pool: str, **changed: str) -> PodView:
+def runtime_pod(pool: str) -> PodView:
     own = {"app.kubernetes.io/name": "gpushare", "app.kubernetes.io/component": "node", POOL_LABEL: pool}
-    return replace(pod(f"gpushare-{pool}", **changed), labels=own)
+    return replace(pod(f"gpushare-{pool}"), labels=own, namespace="gpushare", controller=f"DaemonSet/gpushare-{pool}")
 
 
 @pytest.mark.parametrize(
@@ -168,12 +169,48 @@ def test_only_labels_that_are_true_are_paused_and_only_paused_ones_restored() ->
 
 
 def test_node_belongs_to_a_pool_while_its_label_and_pod_exist() -> None:
-    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old")], "new") == "old"
-    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("new")], "new") is None
-    assert find_owner({POOL_LABEL: "old"}, [runtime_pod("old", phase="Failed")], "new") is None
-    assert find_owner({POOL_LABEL: "new"}, [runtime_pod("old")], "new") is None
-    assert find_successor([runtime_pod("old"), runtime_pod("new"), pod("other")], "old") == "new"
-    assert find_successor([runtime_pod("old")], "old") is None
+    assert find_owner({POOL_LABEL: "old"}, {"old"}, "new") == "old"
+    assert find_owner({POOL_LABEL: "old"}, {"new"}, "new") is None
+    assert find_owner({POOL_LABEL: "new"}, {"old"}, "new") is None
+    assert find_successor(frozenset({"old", "new"}), "old") == "new"
+    assert find_successor(frozenset({"old"}), "old") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_ours"),
+    [
+        ({}, True),
+        ({"is_terminating": True}, True),
+        ({"phase": "Failed"}, False),
+        ({"namespace": "science"}, False),
+        ({"namespace": "kube-system"}, False),
+        ({"controller": ""}, False),
+        ({"controller": "DaemonSet/other"}, False),
+        ({"controller": "DaemonSet/gpushare-new"}, False),
+        ({"controller": "ReplicaSet/gpushare-old"}, False),
+        ({"labels": {}}, False),
+    ],
+)
+def test_pod_of_a_pool_is_known_by_namespace_and_daemonset(changed: dict[str, Any], is_ours: bool) -> None:
+    assert pools_of([replace(runtime_pod("old"), **changed), pod("other")], "gpushare") == ({"old"} if is_ours else set())
+
+
+@pytest.mark.parametrize(
+    ("namespace", "controller", "platform", "is_platforms"),
+    [
+        ("gpu-operator", "DaemonSet/nvidia-dcgm", {"gpu-operator"}, True),
+        ("gpu-operator", "ReplicaSet/nvidia-dcgm", {"gpu-operator"}, False),
+        ("gpu-operator", "", {"gpu-operator"}, False),
+        ("science", "DaemonSet/nvidia-dcgm", {"gpu-operator"}, False),
+        ("science", "DaemonSet/nvidia-dcgm", None, True),
+        ("science", "", None, False),
+    ],
+)
+def test_pod_of_the_platform_is_known_by_namespace_and_owner(
+    namespace: str, controller: str, platform: set[str] | None, is_platforms: bool
+) -> None:
+    one = replace(pod("x"), namespace=namespace, controller=controller)
+    assert platform_pods([one], None if platform is None else frozenset(platform)) == ((one,) if is_platforms else ())
 
 
 PARTS = {"amd.com/gpu": 2}

@@ -18,7 +18,9 @@ STATE = "nvidia.com/mig.config.state"
 @pytest.fixture
 def node(tmp_path: Path, api: ApiServer) -> LoopNode:
     made = LoopNode(tmp_path, api)
-    made.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
+    made.api.add_daemon_pod(
+        "mig-manager-x", "nvidia-mig-manager", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}
+    )
     return made
 
 

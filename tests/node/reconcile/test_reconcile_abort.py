@@ -58,7 +58,7 @@ def test_taint_is_kept_while_clients_block_an_incomplete_layout(node: LoopNode) 
     node.enumerate()
     node.fake_nvml.set_mode(0, True)
     node.fake_nvml.add_instance(0, 0, 0)
-    node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
+    node.program("dcgm-x", "nvidia-dcgm")
     assert node.run(mig(SEVEN)).reason is ConditionReason.CLIENTS_RUNNING
     assert node.taints() == {REPARTITIONING_TAINT}
     node.api.remove("pods", "dcgm-x", namespace="gpu-operator")
@@ -73,7 +73,7 @@ def test_incomplete_layout_keeps_its_taint(tmp_path: Path, api: ApiServer) -> No
     assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is ConditionReason.ROLLED_BACK
     assert (node.gpus.stands(0), node.gpus.stands(1)) == (set(SEVEN), set(TWO))
     assert node.taints() == {REPARTITIONING_TAINT}
-    node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
+    node.program("dcgm-x", "nvidia-dcgm")
     assert node.run(mig(SEVEN, SEVEN, key=OTHER)).reason is ConditionReason.CLIENTS_RUNNING
     assert node.taints() == {REPARTITIONING_TAINT}
 

@@ -28,8 +28,7 @@ def node(tmp_path: Path, api: ApiServer) -> LoopNode:
 
 
 def add_plugin_pod(node: LoopNode) -> None:
-    labels = {"app": "nvidia-device-plugin-daemonset"}
-    node.api.add_pod(PLUGIN_POD, namespace="gpu-operator", node=NAME, labels=labels)
+    node.program(PLUGIN_POD, "nvidia-device-plugin-daemonset")
 
 
 def test_unwritable_state_dir_is_reported_and_no_gpu_is_changed(node: LoopNode) -> None:
@@ -56,7 +55,7 @@ def test_clients_are_paused_around_the_change_and_brought_back(node: LoopNode) -
 
 
 def test_clients_that_do_not_stop_are_reported_and_resumed(node: LoopNode) -> None:
-    node.api.add_pod("dcgm-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-dcgm"})
+    node.program("dcgm-x", "nvidia-dcgm")
     outcome = node.run(mig(SEVEN))
     assert (outcome.reason, "gpu-operator/dcgm-x" in outcome.message) == (ConditionReason.CLIENTS_RUNNING, True)
     assert node.labels()[DEPLOY] == "true"

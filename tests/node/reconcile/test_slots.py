@@ -110,7 +110,9 @@ def test_rolled_back_node_advertises_its_previous_layout_without_a_taint(node: L
 
 @pytest.mark.failure_case(31)
 def test_running_mig_manager_pod_blocks_the_change(node: LoopNode) -> None:
-    node.api.add_pod("mig-manager-x", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"})
+    node.api.add_daemon_pod(
+        "mig-manager-x", "nvidia-mig-manager", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}
+    )
     outcome = node.run(mig(SEVEN))
     assert outcome.reason is ConditionReason.MIG_MANAGER_PRESENT
     assert "gpu-operator/mig-manager-x" in outcome.message
@@ -121,7 +123,7 @@ def test_running_mig_manager_pod_blocks_the_change(node: LoopNode) -> None:
 @pytest.mark.failure_case(31)
 def test_mig_manager_label_alone_does_not_block_the_change(node: LoopNode) -> None:
     node.label(**{"nvidia.com/mig.config": "all-disabled"})
-    node.api.add_pod("gone", namespace="gpu-operator", node=NAME, labels={"app": "nvidia-mig-manager"}, phase="Succeeded")
+    node.program("gone", "nvidia-mig-manager", phase="Succeeded")
     assert node.run(mig(SEVEN)).reason is ConditionReason.READY
 
 

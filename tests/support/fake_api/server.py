@@ -285,6 +285,12 @@ class ApiServer:
             status = {"phase": phase, "conditions": [{"type": "PodScheduled", "status": "False", **why}]}
         return self.add("pods", name, {"metadata": metadata, "spec": spec, "status": status}, namespace=namespace)
 
+    def add_daemon_pod(self, name: str, daemonset: str, **more: Any) -> Object:
+        """A pod as the controller of DaemonSets makes it; the rest as `add_pod`."""
+        kind = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
+        owner = {**kind, "name": daemonset, "uid": f"uid-of-{daemonset}", "controller": True, "blockOwnerDeletion": True}
+        return self.add_pod(name, owner=owner, **more)
+
     def asking(self) -> str:
         """The uninstall Job's pod, which runs; what it asks nodes by."""
         name, uid = "gpushare-uninstall-x", "uid-of-the-job"

@@ -4,14 +4,16 @@ Everything is about this node and the pods on it. Labels under nvidia.com/gpu.de
 runtime pauses and restores them, and never owns them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.contract.names import (
     BACKEND_LABEL,
     NO_BACKEND,
+    POOL_LABEL,
     REPARTITIONING_TAINTS,
+    workload,
 )
 from gpushare_node.contract.policy import Backend, Vendor
 from gpushare_node.contract.reasons import ConditionReason
@@ -128,6 +130,28 @@ class PodView(Struct):
         return self.phase in {"Succeeded", "Failed"}
 
 
+_DAEMON = "DaemonSet/"
+
+
+def pools_of(pods: Iterable[PodView], namespace: str) -> frozenset[str]:
+    """Return the pools whose node runtime has one of these pods. A terminating pod still counts: it may be at work.
+
+    Known are our pods by our namespace and our DaemonSet's name, not by its uid: one that is deleted has pods at work too.
+    """
+    ours = ((pod.labels.get(POOL_LABEL, ""), pod) for pod in pods if pod.namespace == namespace and not pod.has_ended)
+    return frozenset(pool for pool, pod in ours if pool and pod.controller == f"{_DAEMON}{workload(pool)}")
+
+
+def platform_pods(pods: Iterable[PodView], namespaces: frozenset[str] | None) -> tuple[PodView, ...]:
+    """Return the pods of DaemonSets in the platform's namespaces: only their labels say which program a pod is.
+
+    Any tenant may write a label. `namespaces` None: they are unknown, and the pods of every DaemonSet may be the platform's.
+    """
+    return tuple(
+        pod for pod in pods if pod.controller.startswith(_DAEMON) and (namespaces is None or pod.namespace in namespaces)
+    )
+
+
 class EventType(StrEnum):
     """The two types of Events in Kubernetes."""
 
@@ -197,6 +221,11 @@ class Cluster:
 
     has_server = False
     """Whether the run uses an API server."""
+
+    @property
+    def namespace(self) -> str:
+        """Our own; empty without a server."""
+        return ""
 
     def record_event(self, event: Event) -> None:
         """Queue the Event: never raises, never waits; it is sent when the API server is reachable, unless the queue is full.

@@ -116,6 +116,10 @@ class NodeClient(Cluster):
         self._reported_at = 0.0
         self._since = ""
 
+    @property
+    def namespace(self) -> str:
+        return self._place.namespace
+
     def node(self) -> NodeView:
         node = view_node(self._connection.get(self._place.node_path))
         request = node.annotations.get(RELEASE_ANNOTATION)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Mapping
 
 from gpushare_node.adapters.kube.connection import Connection
+from gpushare_node.contract.names import workload
 from gpushare_node.contract.struct import Struct
 
 
@@ -30,7 +31,7 @@ class PodIdentity(Struct):
     @property
     def workload(self) -> str:
         """Return this program's DaemonSet, as the chart names it: the pool's, or the one for pools that no longer exist."""
-        return f"gpushare-{self.pool or 'release'}"
+        return workload(self.pool)
 
     @property
     def daemonset_path(self) -> str:

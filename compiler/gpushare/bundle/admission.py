@@ -13,6 +13,7 @@ from gpushare.core import resources
 from gpushare.intent.stacks import STACKS
 from gpushare.reading import source
 from gpushare_node.contract import tenancy as contract
+from gpushare_node.contract.names import IMPLICIT
 
 Object = dict[str, Any]
 
@@ -38,9 +39,6 @@ MUTATING_KUBERNETES = (1, 36)
 """Mutating admission policies are stable from this version on."""
 
 _PART_CHARACTERS = 90_000
-
-_OF_CLASS = "deviceclass.resource.kubernetes.io/"
-"""With which the name of a DeviceClass in limits begins: a class belongs to one pool."""
 
 _DRIVER = "dra-driver-nvidia-gpu-service-account-kubeletplugin"
 """The ServiceAccount of the DRA driver's pods, as its chart makes it."""
@@ -77,7 +75,7 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if pool["namespaces"]:
         yield f"limited.{name}", "true"
     for resource in pool["resources"]:
-        if pool["default"] or resource.startswith(_OF_CLASS):
+        if pool["default"] or resource.startswith(IMPLICIT):  # a class belongs to one pool
             yield f"default.{resource}", name
     yield from pool.get("claims", {}).items()
 

@@ -56,11 +56,6 @@ def chosen(card_id: str, catalog: Catalog | None = None, advice: str = "") -> Ca
     return found
 
 
-_CARD = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-_PROFILE = r"^[1-9]g\.[0-9]{1,4}gb([+-][a-z]+(\.[a-z]+)*)?$"
-"""As the schema of cards has them. Beside each list in the schema for editors they permit names of `spec.cards`."""
-
-
 def names() -> tuple[str, ...]:
     """Return the schemas' names without their version, such as `intent` and `live-plan`."""
     return tuple(sorted(path.name.partition(".")[0] for path in resources.schema("intent.v1").parent.glob("*.v1.json")))
@@ -75,7 +70,7 @@ def _complete_schema(_context: click.Context, _parameter: click.Parameter, incom
 def schema_command(name: str) -> ExitCode:
     """Print the JSON Schema (draft-07) of the intent, or of the document NAME.
 
-    NAME is intent, workload, card, lock, pools, or one of the
+    NAME is intent, workload, card, amd-card, lock, or one of the
     machine-readable outputs findings, offer, cards, plan, size,
     size-comparison, simulation, images, status, usage, advice, drift,
     live-plan, or fleet, fleet-result and fleet-plan of --fleet.
@@ -103,15 +98,20 @@ def schema_command(name: str) -> ExitCode:
 
 def editors_intent() -> dict[str, Any]:
     """Return the intent's schema for editors, who choose there what `check` judges by the catalogue: cards and MIG profiles."""
-    found = deepcopy(schema.load("intent.v1"))
+    found, card = deepcopy(schema.load("intent.v1")), schema.load("card.v1")["definitions"]
     named = found["definitions"]
-    named["pool"]["properties"]["card"] |= {"anyOf": [{"enum": list(cards.ids())}, {"pattern": _CARD}]}
-    profiles = {"anyOf": [{"enum": sorted(set(_profiles()))}, {"pattern": _PROFILE}]}
+    named["pool"]["properties"]["card"] |= {"anyOf": [{"enum": list(cards.ids())}, _form(card["id"])]}
+    profiles = {"anyOf": [{"enum": sorted(set(_profiles()))}, _form(card["profile"]["properties"]["name"])]}
     sharing = named["sharing"]["properties"]
     for by_profile in (named["layout"], sharing["layout"], sharing["replicas"], named["memory"]["properties"]["cap"]):
         by_profile["propertyNames"] = profiles
     sharing["profiles"]["items"] |= profiles
     return found
+
+
+def _form(field: schema.Schema) -> dict[str, Any]:
+    """Return the form that a field has: beside a list, it permits names of `spec.cards`."""
+    return {"pattern": field["pattern"]}
 
 
 def _profiles() -> Iterator[str]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.offering import backends, claims, modes
-from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.resolved import costs, pools
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
+from gpushare_node.contract.names import IMPLICIT
 from gpushare_node.contract.struct import NOTHING
 
 

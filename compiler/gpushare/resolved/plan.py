@@ -17,7 +17,6 @@ from gpushare.facts.nodes import selectors
 from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import Intent, Layout, Pool, Quota
 from gpushare.offering import backends, caps, claims, modes, shares
-from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.offering.claims import Division
 from gpushare.offering.partitioners.config_manager import ManagerConfig
 from gpushare.offering.partitioners.mig_parted import MigConfig
@@ -25,6 +24,7 @@ from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
 from gpushare.resolved.pools import ResolvedPool, VmPool, resolve_machines
+from gpushare_node.contract.names import IMPLICIT
 from gpushare_node.contract.policy import DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
 

@@ -47,6 +47,9 @@ REPARTITIONING_TAINTS = (REPARTITIONING_TAINT, "status-taint.cluster-autoscaler.
 Only the policy's key is added, but all are removed: a node may still have the one that its pool had before.
 """
 
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""With which the name begins that Kubernetes gives every DeviceClass in `limits`."""
+
 OPERATOR_RUNTIME_CLASS = "nvidia"
 """The RuntimeClass of gpu-operator, where its values do not name another."""
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from jsonschema import Draft7Validator
 
 from gpushare import pipeline
-from gpushare.cli import COMPLETE_VARIABLE, init
+from gpushare.cli import COMPLETE_VARIABLE, catalogue, init
 from gpushare.cli.commands import commands
 from gpushare.core import resources
 from gpushare.core.diagnostics import is_error
@@ -128,31 +128,17 @@ def test_explain_lists_every_code_and_explains_each() -> None:
         assert "```" not in shown
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "advice",
-        "card",
-        "cards",
-        "findings",
-        "fleet",
-        "fleet-plan",
-        "fleet-result",
-        "images",
-        "intent",
-        "lock",
-        "offer",
-        "plan",
-        "simulation",
-        "size",
-        "usage",
-        "workload",
-    ],
-)
+@pytest.mark.parametrize("name", catalogue.names())
 def test_every_schema_is_printed_and_is_draft_07(name: str) -> None:
     document = json.loads(run("schema", name).stdout)
     Draft7Validator.check_schema(document)
     assert document["$schema"] == "http://json-schema.org/draft-07/schema#"
+
+
+def test_help_of_schema_names_every_schema() -> None:
+    listed = re.search(r"(?s)NAME is (.*?)\.\n", run("schema", "--help").stdout)
+    assert listed
+    assert {*re.findall(r"[a-z-]{4,}", listed[1])} & {*catalogue.names()} == {*catalogue.names()}
 
 
 def test_the_intents_schema_is_the_default() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from gpushare.core.wording import clean
 from gpushare.offering.backends import dra
-from gpushare.offering.backends.requests import IMPLICIT, OUR_CLASSES
+from gpushare.offering.backends.requests import OUR_CLASSES
 from gpushare_node.contract import quantity
-from gpushare_node.contract.names import POOL_LABEL
+from gpushare_node.contract.names import IMPLICIT, POOL_LABEL
 from gpushare_node.contract.objects import Json, device_taints, mapping, mappings
 from gpushare_node.contract.struct import NOTHING, Struct
 

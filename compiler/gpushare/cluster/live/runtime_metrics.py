@@ -43,7 +43,7 @@ _MAX_BYTES_OF_API_SERVER = 64 << 20
 
 
 def read(api: Api, pods: Sequence[Pod]) -> tuple[tuple[RuntimeMetrics, ...], list[ReadFailure]]:
-    """Return what the runtime's pods report, and which did not. Asks at most MOST_NODES, for at most 20 seconds."""
+    """Return what the runtime's pods report, and which did not. Asks at most MAX_NODES, for at most 20 seconds."""
     deadline = time.monotonic() + _SECONDS
     queried = pods[:MAX_NODES]
     workers = ThreadPoolExecutor(_AT_ONCE)

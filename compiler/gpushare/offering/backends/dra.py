@@ -13,9 +13,9 @@ from gpushare.facts.catalog.cards import Card, DeviceProfile
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Pool, Requests
 from gpushare.offering.backends.device_plugin import DevicePlugin
-from gpushare.offering.backends.requests import IMPLICIT, OUR_CLASSES, QUOTA, QUOTA_OF_CLASS, limited
+from gpushare.offering.backends.requests import OUR_CLASSES, QUOTA, QUOTA_OF_CLASS, limited
 from gpushare.offering.modes import of
-from gpushare_node.contract.names import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, IMPLICIT
 
 DRIVER = NVIDIA.dra_driver
 """The name of the driver in slices and claims, and the domain of its attributes."""

@@ -8,9 +8,6 @@ QUOTA = "requests."
 QUOTA_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 """With which the key ends that counts the devices of a DeviceClass."""
 
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
-"""With which the name begins that Kubernetes gives every class in `limits`."""
-
 OUR_CLASSES = "gpushare-"
 """With which the name of every DeviceClass of ours begins."""
 

@@ -19,11 +19,10 @@ from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.offering import backends, claims, modes
 from gpushare.offering.backends.dra import CONFIG_API, DRIVER, REQUEST, DraDriver
-from gpushare.offering.backends.requests import IMPLICIT
 from gpushare.offering.claims import Bound, Capacity, ClaimShape
 from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, IMPLICIT, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
 
 FOLDER = "chart/files/dra"

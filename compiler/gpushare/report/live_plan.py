@@ -49,7 +49,7 @@ def report(found: Disturbance, *, has_pods: bool) -> Report:
 
 
 def _node(node: NodeChange, *, has_pods: bool) -> Section:
-    moved = f"{node.name}: {node.before or 'no pool'} -> {node.after or 'no pool'}"
+    moved = f"{node.name}: {node.before or 'no pool'} → {node.after or 'no pool'}"
     return bare(
         Lines(lead=moved, lines=["" if node.is_ready else f"  ({node.state})"]),
         Lines(lines=[_effect(node, has_pods=has_pods)], form=Form.LIST, indent=4),

@@ -84,7 +84,7 @@ def _table(one: Table[Any], style: Style) -> str:
     rows = one.rows[: one.most]
     drawn = table(
         [each.header for each in columns],
-        [[each.value(row) for each in columns] for row in rows],
+        [[_shown(each.value(row), style) for each in columns] for row in rows],
         replace(style, whole_tables=True) if one.is_wide else style,
         numbers=[each.header for each in columns if each.is_number],
         dropped=[each.header for each in columns if each.is_droppable],
@@ -94,7 +94,7 @@ def _table(one: Table[Any], style: Style) -> str:
     )
     if one.under is not None:
         head, *lines = drawn.splitlines()
-        under = (style.paint(f"     {visible(text)}", DIM) if text else "" for text in map(one.under, rows))
+        under = (style.paint(f"     {_shown(text, style)}", DIM) if text else "" for text in map(one.under, rows))
         drawn = "".join(f"{line}\n" for pair in ((head,), *zip(lines, under, strict=True)) for line in pair if line)
     return drawn + "".join(f"{line}\n" for line in (more, one.note) if line)
 
@@ -109,7 +109,7 @@ def _lines(one: Lines, style: Style, left: int) -> Iterator[str]:
         if one.form is Form.HEADING:
             shown = style.paint(shown, BOLD)
         elif one.lead and not number:
-            shown = style.paint(visible(one.lead), BOLD) + shown
+            shown = style.paint(_shown(one.lead, style), BOLD) + shown
         if one.indent is None:
             yield f"{blank}{shown}\n"
         else:
@@ -123,7 +123,7 @@ def _shown(text: str, style: Style) -> str:
 
 
 def _map(one: Map, style: Style) -> str:
-    title, aside = visible(one.title), visible(one.aside)
+    title, aside = _shown(one.title, style), _shown(one.aside, style)
     head = "  ".join(filter(None, (" " * one.indent + title, aside)))
     shown = wrapped(head, style, indent=one.indent + 2).replace(aside, style.paint(aside, DIM)) if title else ""
     return shown + (bar(one, style) if one.cells else "")

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from gpushare.core.wording import visible
-from gpushare.report import model, terminal
+from gpushare.report import model, terminal, text
 from gpushare.report.model import Cell, Map
 from gpushare.report.pool_facts import ranges
 from gpushare.report.terminal import Style, width
@@ -115,6 +115,18 @@ def test_bar_is_a_rectangle_of_supported_characters(style: Style) -> None:
     assert len({width(line) for line in lines}) == 1
     assert width(lines[0]) <= style.columns
     assert style.boxes or set(text) - {"×"} <= set(map(chr, range(128)))
+
+
+def test_no_arrow_is_written_where_the_encoding_lacks_it() -> None:
+    columns = (model.Column[str](header="CHANGE", value=str),)
+    parts = [
+        model.Lines(lead="a → b", lines=["c → d"]),
+        model.Table(columns=columns, rows=["e → f"], under=lambda row: f"under {row}"),
+        Map(cells=[], slices=7, title="g → h", aside="i → j"),
+    ]
+    report = model.Report(sections=(model.bare(*parts),))
+    assert text.render(report, Style()).count("→") == 6
+    assert text.render(report, Style(boxes=False)).isascii()
 
 
 def test_a_bar_is_to_scale_and_shows_what_is_unused() -> None:

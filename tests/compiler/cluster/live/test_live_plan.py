@@ -57,7 +57,7 @@ def test_live_plan_reports_used_quotas_that_do_not_fit(write: Path, ask: Ask) ->
 def test_a_pool_that_is_removed_releases_its_nodes(write: Path, ask: Ask) -> None:
     write.write_text(INTENT.partition("    training:")[0])
     done = ask("plan", "--live", write)
-    assert "a100-1: training -> no pool" in done.stdout
+    assert "a100-1: training → no pool" in done.stdout
     assert "physics/train-0" in done.stdout
 
 

@@ -64,6 +64,17 @@ class Allocation(Struct):
         """Return the UUID of every id, once for each replica of it."""
         return tuple(device_id.rsplit("::", 1)[0] for device_id in self.ids)
 
+    @property
+    def may_be_gpus(self) -> bool:
+        """Whether these are GPUs or parts of them, or may be: by their name, by their ids, or while a claim has no driver yet.
+
+        One rule for who is in the way of a change, and for who may use a device. Other programs give GPUs under names and ids
+        of their own (HAMi, Volcano: `UUID-0`), which may mean any device of the node.
+        """
+        if self.claim is not None and not self.resource:
+            return True
+        return vendors.names_gpus(self.resource) or any(prefix in text for prefix in vendors.UUIDS for text in self.ids)
+
 
 class Checkpoint(Struct):
     """The allocations of every resource, and the ids that plugins registered for those of GPUs' vendors.

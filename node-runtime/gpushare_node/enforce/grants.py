@@ -4,13 +4,15 @@ A pod's containers keep the cap under which the pod was started: a policy that l
 that raises or removes it applies at once, because that harms no container. A container that ran before there was a cap is
 exempt. If something is not known, there is no cap, and that is reported. A terminating pod is granted no more than others: its
 owner chooses how long the termination takes. Also what containers may use through ResourceClaims.
+
+Only kubelet's allocations count: on a device that they do not give to a container it may use nothing, whatever its pod
+requests, claims, or calls itself.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import inf
-from types import MappingProxyType
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
@@ -22,7 +24,6 @@ from gpushare_node.contract.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
-from gpushare_node.vendors import is_gpu_resource
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
 # What containers may use through ResourceClaims: which claims are theirs, what these consume, and who shares one. Pure.
@@ -32,28 +33,19 @@ from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
 _MIB = 1 << 20
 
-Allocations = Mapping[tuple[str, str], tuple[Allocation, ...]]
-"""Kubelet's allocations by pod uid and container name; those by claims have no container."""
-
-KnownClaims = Mapping[str, Mapping[str, bool]]
-"""The claims that kubelet lists by pod uid and name, and whether all their devices are GPUs of a vendor's driver."""
+Allocations = Mapping[str, tuple[Allocation, ...]]
+"""Kubelet's allocations of GPUs by pod uid, and all claims that it lists, whatever their drivers."""
 
 
-def known_claims(allocations: Iterable[Allocation]) -> KnownClaims:
-    """Return the claims of each pod that kubelet lists, whatever their drivers."""
-    found: dict[str, dict[str, bool]] = {}
-    for one in allocations:
-        if one.claim is not None:
-            own = found.setdefault(one.pod_uid, {})
-            own[one.claim.name] = own.get(one.claim.name, True) and is_gpu_resource(one.resource)
-    return found
+def held_by(pod: PodView, allocations: Allocations) -> list[Allocation]:
+    """Return what kubelet gave to the pod."""
+    return [one for uid in pod.uids for one in allocations.get(uid, ())]
 
 
 def given_to(pod: PodView, name: str, allocations: Allocations) -> list[Allocation]:
     """Return what kubelet gave to the container of this name, by plugins and by the requests of claims that it uses."""
-    found = [one for uid in pod.uids for one in allocations.get((uid, name), ())]
-    claimed = [one for uid in pod.uids for one in allocations.get((uid, ""), ())] if pod.claims else ()
-    return found + [one for one in claimed if one.claim is not None and _uses(pod, name, one.claim)]
+    held = held_by(pod, allocations)
+    return [one for one in held if (one.container == name if one.claim is None else _uses(pod, name, one.claim))]
 
 
 def _uses(pod: PodView, name: str, claim: Claim) -> bool:
@@ -83,7 +75,7 @@ def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[
     A container that uses two claims of one device ties both together: the driver does not tell which memory is whose. A claim
     that only looks on ties nobody: who uses it without another one has no budget that the others could answer for.
     """
-    if not any(name == "" for _, name in allocations):
+    if not any(one.claim is not None for several in allocations.values() for one in several):
         return {}
     held: dict[ContainerId, list[Allocation]] = {}
     users: dict[tuple[str, str], set[ContainerId]] = {}
@@ -150,20 +142,23 @@ class Noticed(NamedTuple):
 class Granted(Struct):
     """What applies now. `kept` is to be stored by container; `unresolved` states which allocations have no cap, and why.
 
-    `noticed` are exemptions that have not been reported to the containers yet.
+    `noticed` are exemptions that have not been reported to the containers yet. `lost` are the pods that run with what kubelet's
+    files no longer list.
     """
 
     grants: Mapping[ContainerId, Grant]
     kept: Mapping[str, KeptContainer]
     unresolved: tuple[str, ...]
     noticed: tuple[Noticed, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class CapTerms(Struct):
     """What the present policy states: shares by resource and profile, and the action that follows a violation.
 
-    `foreign`: the ids of devices that other plugins gave to each pod, by its uid. `first_caps`: since when each resource has
-    had a cap on this node; None: not known yet. `today` is the date of the host's clock, `now` the date that WallClock accepts.
+    `offered` are the resources that kubelet gives on this node: a pod that requests one does not run without it. `first_caps`:
+    since when each resource has had a cap on this node; None: not known yet. `today` is the date of the host's clock, `now` the
+    date that WallClock accepts.
     """
 
     shares: Mapping[tuple[str, str | None], Share]
@@ -171,8 +166,7 @@ class CapTerms(Struct):
     grace_seconds: int
     profiles: Profiles
     tenancy: Tenancy
-    foreign: Mapping[str, frozenset[str]]
-    claims: KnownClaims
+    offered: frozenset[str]
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
@@ -185,18 +179,16 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
     profiles: Profiles,
     first_caps: Mapping[str, int] | None,
     dates: WallClock,
-    foreign: Mapping[str, frozenset[str]] = MappingProxyType({}),
-    claims: KnownClaims = MappingProxyType({}),
+    registered: Iterable[str] = (),
 ) -> CapTerms:
-    """Return the policy as grants need it, now."""
+    """Return the policy as grants need it, now. `registered` are the resources of which kubelet has devices."""
     return CapTerms(
         shares={(share.resource, share.profile): share for share in policy.shares},
         action=CapAction(policy.enforcement.action.value),
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
         tenancy=tenancy,
-        foreign=foreign,
-        claims=claims,
+        offered=frozenset(registered).union(name for name, _ in policy.resources),
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
         now=dates.now(),
@@ -235,21 +227,12 @@ def _instances(mig: MigInfo, desired: Mapping[int | None, str]) -> dict[str, str
     return found
 
 
-def by_container(allocations: Iterable[Allocation]) -> Allocations:
-    """Return the allocations of GPUs by pod uid and container name, as grants look them up."""
-    found: dict[tuple[str, str], tuple[Allocation, ...]] = {}
-    for one in filter(lambda one: is_gpu_resource(one.resource), allocations):
-        key = (one.pod_uid, one.container)
-        found[key] = (*found.get(key, ()), one)
-    return found
-
-
-def foreign_ids(allocations: Iterable[Allocation]) -> Mapping[str, frozenset[str]]:
-    """Return the ids that were allocated under names that are no GPU resources of a vendor, by pod uid."""
-    found: dict[str, frozenset[str]] = {}
-    for allocation in allocations:
-        if not is_gpu_resource(allocation.resource):
-            found[allocation.pod_uid] = found.get(allocation.pod_uid, frozenset()).union(allocation.ids)
+def by_pod(allocations: Iterable[Allocation]) -> Allocations:
+    """Return the allocations of GPUs, and all claims, by pod uid, as grants look them up."""
+    found: dict[str, tuple[Allocation, ...]] = {}
+    for one in allocations:
+        if one.may_be_gpus or one.claim is not None:
+            found[one.pod_uid] = (*found.get(one.pod_uid, ()), one)
     return found
 
 
@@ -262,13 +245,16 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
     keeping: dict[str, KeptContainer] = {}
     unresolved: list[str] = []
     noticed: list[Noticed] = []
+    lost: list[str] = []
     runs = _by_name(kept.values())
     pods = tuple(pods)
     budgets = joint_budgets(pods, allocations)
     for pod in pods:
-        holds_share = any(given_to(pod, name, allocations) for name in pod.containers.values())
-        stray_cap = _stray_cap(pod, now, holds_share=holds_share)
-        foreign = {one for uid in pod.uids for one in now.foreign.get(uid, ())}
+        held_by_pod = held_by(pod, allocations)
+        is_lost = bool(pod.started) and not pod.is_gone and _is_lost(pod, held_by_pod, now)
+        if is_lost:
+            lost.append(f"{pod.namespace}/{pod.name}")
+        stray_cap = None if is_lost or not _are_known(pod, held_by_pod, now) else _stray_cap(pod, held_by_pod, now)
         for container, name in pod.containers.items():
             if pod.has_ended and container not in pod.started:
                 continue
@@ -282,16 +268,12 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
             if held:
                 keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
             devices = frozenset(device for allocation in given for device in allocation.devices) | former.keys()
-            # Other plugins write `UUID-0`, `UUID::0` and the like.
-            devices |= {device for device in now.profiles if any(device in one for one in foreign)}
             found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
             caps = {
                 device: cap for device, own in found.items() if (cap := _joint_cap(own, device, joint, given, now)) is not None
             }
-            # If a device of the container is unknown, it is also unknown which devices were not allocated to the container.
-            is_known = devices <= now.profiles.keys()
             owner = Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}")
-            stray = stray_cap if is_known and _is_younger(pod.started.get(container), now) else None
+            stray = stray_cap if _is_younger(pod.started.get(container), now) else None
             partners = {device: budget.containers for device, budget in joint.items()}
             own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone, partners=partners)
             grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
@@ -300,7 +282,7 @@ def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept
                 for device, cap in caps.items()
                 if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
             ]
-    return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed))
+    return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed), lost=tuple(lost))
 
 
 def _by_name(kept: Iterable[KeptContainer]) -> _Runs:
@@ -428,18 +410,41 @@ def _is_younger(started: float | None, now: CapTerms) -> bool:
     return started <= now.today + _FUTURE_SECONDS and all(started >= began for began in now.first_caps.values())
 
 
-def _stray_cap(pod: PodView, now: CapTerms, *, holds_share: bool) -> Cap | None:
-    """Return a cap of zero bytes, for tenants on devices not allocated to them. Only if admission denies all access to those.
+def _is_lost(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> bool:
+    """Whether kubelet's files are younger than this pod, which runs: kubelet would not have started it without giving more.
 
-    None for the platform, for pods that are not tenants, and if more may have been given to a pod than the checkpoint lists:
-    by a claim of another driver, or because it requests GPUs and kubelet's checkpoint was lost.
+    It gives every resource that it knows, and prepares every claim that a container uses. It knows no other name, and gives
+    nothing for it.
+    """
+    resources = {one.resource for one in held if one.claim is None}
+    claims = {one.claim.name for one in held if one.claim is not None}
+    return bool(
+        (pod.resources & now.offered) - resources
+        or any(claim.name and claim.name not in claims and any(claim.requests.values()) for claim in pod.claims)
+    )
+
+
+def _are_known(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> bool:
+    """Whether it is known which of the node's devices the pod was given: else it is unknown, too, which it was not given.
+
+    Not if another program gave it parts of GPUs, or while it is not known which devices a claim has or who uses it.
+    """
+    names = {claim.name for claim in pod.claims}
+    return all(
+        bool(one.ids) and now.profiles.keys() >= set(one.devices) and (one.claim is None or one.claim.name in names)
+        for one in held
+        if one.may_be_gpus
+    )
+
+
+def _stray_cap(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> Cap | None:
+    """Return a cap of zero bytes for tenants on devices not allocated to them. Only if admission denies all access to those.
+
+    None for the platform, and for pods that admission leaves alone.
     """
     if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform:
         return None
-    known = [now.claims.get(uid, {}) for uid in pod.uids]
-    if not all(any(own.get(claim.name) for own in known) for claim in pod.claims):
-        return None
-    if pod.resources or not now.tenancy.has_tenant(pod.namespace, holds_share=holds_share):
+    if not now.tenancy.has_tenant(pod.namespace, holds_share=any(one.may_be_gpus for one in held)):
         return None
     return Cap(bytes=0, action=now.action, grace_seconds=now.grace_seconds)
 

@@ -17,13 +17,10 @@ from gpushare_node.contract.tenancy import UNKNOWN, Tenancy
 from gpushare_node.enforce.exemptions import FirstCaps, WallClock
 from gpushare_node.enforce.grants import (
     Allocations,
-    KnownClaims,
     Noticed,
     Profiles,
-    by_container,
-    foreign_ids,
+    by_pod,
     grant,
-    known_claims,
     profiles,
     sandbox_grants,
     terms,
@@ -127,10 +124,9 @@ class Inventory(Struct, frozen=False):
     _absent_since: dict[str, float] = field(default_factory=dict)
     _next_end: float = inf
     _complaint: str = ""
-    _foreign: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    _claims: KnownClaims = field(default_factory=dict)
     _units: Mapping[str, ContainerId] = field(default_factory=dict)
     _unread_since: float | None = None
+    _registered: frozenset[str] = frozenset()
     _unallocated: Mapping[str, float] = field(default_factory=dict)
     _save_at: float = inf
 
@@ -167,8 +163,7 @@ class Inventory(Struct, frozen=False):
         pods = sorted(name for name, since in self._unallocated.items() if now - since >= _BLIND_SECONDS)
         if pods:
             return f"Kubelet's checkpoint does not list the devices of {', '.join(pods)}; their caps are not enforced."
-        is_unread = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
-        is_lost = is_unread and self._allocations is not None
+        is_lost = self._unread_since is not None and now - self._unread_since >= _BLIND_SECONDS
         return f"{self._complaint}; containers that started later have no cap." if is_lost else ""
 
     def note_present(self, processes: Iterable[Process], now: float) -> None:
@@ -204,7 +199,7 @@ class Inventory(Struct, frozen=False):
         """Return the uids of the pods that hold a share of the pool."""
         resources = {share.resource for share in self.policy.shares}
         given = (self._allocations or {}).items()
-        return frozenset(uid for (uid, _), several in given if any(one.resource in resources for one in several))
+        return frozenset(uid for uid, several in given if any(one.resource in resources for one in several))
 
     def _has_new_device(self) -> bool:
         """Return whether a claim has a device that the last survey does not list, where the DRA driver makes devices."""
@@ -239,29 +234,29 @@ class Inventory(Struct, frozen=False):
         if not at_once and self._allocated_at is not None and now - self._allocated_at < _ALLOCATIONS_SECONDS:
             return False
         self._allocated_at = now
-        checkpoint, problem = Checkpoint(allocations=(), registered={}), ""
+        problem = f"{NO_CHECKPOINT}: allocations since the last one are unknown"
+        # On a new node there is none yet.
+        is_new = self._allocations is None
         try:
             checkpoint = self.read_checkpoint()
-            problem = "" if checkpoint.is_there else f"{NO_CHECKPOINT}: allocations since the last one are unknown"
         except CheckpointError as error:
-            problem = str(error)
-        if problem:
+            checkpoint, problem, is_new = None, str(error), False
+        if checkpoint is None or not checkpoint.is_there:
             self._complain(problem)
-            self._unread_since = now if self._unread_since is None else self._unread_since
+            self._unread_since = now if self._unread_since is None and not is_new else self._unread_since
             return False
         self._is_read, self._unread_since = True, None
         if checkpoint is self._checkpoint:
             return False
         self._checkpoint = checkpoint
-        former = (self._allocations, self._foreign, self._claims)
-        self._allocations, self._foreign = by_container(checkpoint.allocations), foreign_ids(checkpoint.allocations)
-        self._claims = known_claims(checkpoint.allocations)
-        return (self._allocations, self._foreign, self._claims) != former
+        former = (self._allocations, self._registered)
+        self._allocations = by_pod(checkpoint.allocations)
+        self._registered = frozenset(name for name, ids in checkpoint.registered.items() if ids)
+        return (self._allocations, self._registered) != former
 
     def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
         capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
         first_caps = self.first_caps.find(capped, now)
-        self._note_unallocated(pods, now)
         if self._allocations is None or self.surveys is None:
             return
         # Until the Node object has been read, it is not known whether a container without a stored cap is older than the cap.
@@ -269,7 +264,7 @@ class Inventory(Struct, frozen=False):
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._foreign, self._claims)
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._registered)
         granted = grant(watched, self._allocations, now_terms, self._kept)
         self._units, whole = sandbox_grants(granted.grants)
         self.pod_index = replace(self.pod_index, units=self._units)
@@ -278,28 +273,8 @@ class Inventory(Struct, frozen=False):
             if doubt not in self.unresolved:
                 _LOG.warning("%s", doubt)
         self.unresolved = granted.unresolved
+        self._unallocated = {name: self._unallocated.get(name, now) for name in granted.lost}
         self._keep({**self._absent(granted.kept, now), **granted.kept}, now)
-
-    def _note_unallocated(self, pods: tuple[PodView, ...], now: float) -> None:
-        """Note the running pods that request a share of the pool, and to which kubelet is not known to have given it.
-
-        Of a pod that is no longer listed it says nothing: kubelet forgets it with the next pod, and its caps are stored.
-        """
-        resources = {share.resource for share in self.policy.shares if share.cap_mib is not None}
-        given = {uid for uid, _ in self._allocations or ()}
-        waiting = [
-            f"{pod.namespace}/{pod.name}"
-            for pod in pods
-            if pod.started
-            and not pod.is_gone
-            and ((not resources.isdisjoint(pod.resources) and given.isdisjoint(pod.uids)) or (resources and self._lacks(pod)))
-        ]
-        self._unallocated = {name: self._unallocated.get(name, now) for name in waiting}
-
-    def _lacks(self, pod: PodView) -> bool:
-        """Return whether the pool's pods have claims, and kubelet does not list one of this pod's."""
-        names = {name for uid in pod.uids for name in self._claims.get(uid, ())}
-        return self.policy.dra is not None and any(claim.name not in names for claim in pod.claims)
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
         """Return the stored caps of containers not listed now: a list may lack a running pod, and a pod its last run."""

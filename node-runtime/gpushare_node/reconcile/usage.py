@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, PodView
-from gpushare_node.backends.backend import NO_CHECKPOINT, Allocation, Checkpoint, CheckpointError, NodeBackend
+from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint, CheckpointError, NodeBackend
 from gpushare_node.contract.policy import Mode, Policy
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
@@ -19,6 +19,8 @@ from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
 _ANY, _NOT_IN_CHECKPOINT, _UNPREPARED = "any", "not_listed", "unprepared"
+_PART = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]")
+"""What other programs call a part of a GPU contains the UUID of one and more; which GPU it is they decide themselves."""
 _INSTANCE = re.compile("gpu-[0-9]+-mig-.+-([0-9]+)-([0-9]+)")
 """The DRA driver's name of a MIG instance, with the id of its profile, and its place."""
 _UNKNOWN = {
@@ -47,15 +49,17 @@ class DeviceHolder(Struct):
 
     def may_hold(self, devices: Collection[str]) -> bool:
         """Return whether it can hold one of these. An id that is not a UUID, as of some plugins, can be any device."""
-        return bool(devices) and not all(device.startswith(UUIDS) and device not in devices for device in self.devices)
+        return bool(devices) and not all(
+            device.startswith(UUIDS) and not _PART.search(device) and device not in devices for device in self.devices
+        )
 
 
 def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tuple[DeviceHolder, ...]:
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts. Otherwise a plugin's allocations of pods that are gone or have ended do
-    not count: kubelet keeps them in its file. A claim is in kubelet's other file for as long as it is prepared. Of a vendor's
-    only GPUs count, not the devices of network plugins.
+    not count: kubelet keeps them in its file. A claim is in kubelet's other file for as long as it is prepared. Only GPUs
+    count, of any program, not the devices of network plugins.
 
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
@@ -65,7 +69,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     for allocation in checkpoint.allocations:
         pod = known.get(allocation.pod_uid)
         is_over = pods is not None and (pod is None or pod.has_ended)
-        if not _is_of_gpus(allocation) or (is_over and allocation.claim is None):
+        if not allocation.may_be_gpus or (is_over and allocation.claim is None):
             continue
         resources = frozenset({allocation.resource})
         before = found.get(allocation.pod_uid)
@@ -77,11 +81,6 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
             claimed=(before.claimed if before else frozenset()) | (frozenset() if allocation.claim is None else resources),
         )
     return (*found.values(), *_find_asking(checkpoint, pods or (), frozenset(found)))
-
-
-def _is_of_gpus(allocation: Allocation) -> bool:
-    """Whether the devices are GPUs, or can be: the driver of a claim that is being prepared is not known yet."""
-    return is_gpu_resource(allocation.resource) or (allocation.claim is not None and not allocation.resource)
 
 
 def without_lost(holders: Iterable[DeviceHolder], view: GpuView) -> tuple[DeviceHolder, ...]:

@@ -52,6 +52,11 @@ def is_gpu_resource(name: str) -> bool:
     return name.startswith(_GPU_RESOURCES)
 
 
+def names_gpus(name: str) -> bool:
+    """Whether devices of this name are GPUs or parts of them, given by any program: HAMi, Volcano and others too."""
+    return is_gpu_resource(name) or ("gpu" in name or "cuda" in name)
+
+
 def advertised(allocatable: Mapping[str, int]) -> dict[str, int]:
     """Return the GPU resources in allocatable whose count is not zero."""
     return {name: count for name, count in allocatable.items() if count > 0 and is_gpu_resource(name)}

@@ -144,7 +144,7 @@ class FakePodList:
 
 
 def pod(name: str, number: int, **changes: Any) -> PodView:
-    """A pod with one container `main`; its ids follow from the number."""
+    """A pod of a ReplicaSet with one container `main`; its ids follow from the number."""
     fields: dict[str, Any] = {
         "uids": (pod_uid(number),),
         "namespace": "team",
@@ -152,7 +152,8 @@ def pod(name: str, number: int, **changes: Any) -> PodView:
         "labels": {},
         "phase": "Running",
         "is_terminating": False,
-        "owner": "",
+        "owner": f"{number:08x}-0000-4000-8000-00000000beef",
+        "controller": f"ReplicaSet/{name}",
         "containers": {container_id(number): "main"},
         "started": {container_id(number): YOUNG},
     }
@@ -236,8 +237,8 @@ class EnforcementFixture:
         self.list.known = (*self.list.known, pod(name, number, **changes))
 
     def admit(self, number: int, name: str, gpu: int = 0, *, replicas: int = 1, **changes: Any) -> None:
-        """A pod comes to the node and is given replicas of a GPU."""
-        self.arrive(number, name, **changes)
+        """A pod comes to the node, requests replicas of a GPU and is given them."""
+        self.arrive(number, name, **{"resources": frozenset({SHARED})} | changes)
         self.allocate(number, SHARED, [f"{self.fake_nvml.uuid(gpu)}::{number * 100 + one}" for one in range(replicas)])
 
     def allocate(self, number: int, resource: str, ids: list[str]) -> None:

@@ -12,14 +12,13 @@ from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointErr
 from gpushare_node.backends.dra.claims import read_claims
 from gpushare_node.contract import tenancy
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.struct import replace
 from gpushare_node.enforce.exemptions import WallClock
 from gpushare_node.enforce.grants import (
     Granted,
-    by_container,
-    foreign_ids,
+    by_pod,
     grant,
     joint_budgets,
-    known_claims,
     sandbox_grants,
     terms,
 )
@@ -68,14 +67,19 @@ def claimed(name: str = "c", device: str = "GPU-a", *, number: int = 1, resource
     return Allocation(pod_uid=pod_uid(number), container="", resource=resource, ids=(device,), claim=Claim(**fields | changes))
 
 
+def of_others(name: str, driver: str) -> Allocation:
+    """A claim of a driver whose files are not read."""
+    return replace(claimed(name), resource=driver, ids=())
+
+
 def uses(name: str = "c", *requests: str, container: str = "main") -> PodClaim:
     return PodClaim(name=name, requests={container: frozenset(requests or {""})})
 
 
 def granted(own: Policy, pods: list[Any], *allocations: Allocation, profiles: Any = None) -> Granted:
     known = profiles or {"GPU-a": None, "GPU-b": None}
-    now = terms(own, TENANCY, known, {}, DATES, foreign_ids(allocations), known_claims(allocations))
-    return grant(pods, by_container(allocations), now, {})
+    now = terms(own, TENANCY, known, {}, DATES)
+    return grant(pods, by_pod(allocations), now, {})
 
 
 def cap_mib(found: Granted, number: int = 1, device: str = "GPU-a") -> float | None:
@@ -155,10 +159,10 @@ def test_pods_of_the_plugin_and_of_claims_keep_their_caps_side_by_side() -> None
     before = granted(policy(), pods, allocations[0])
     assert (cap_mib(before), cap_mib(before, 2, "GPU-b")) == (4096, None)
     now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES)
-    during = grant(pods, by_container(allocations), now, before.kept)
+    during = grant(pods, by_pod(allocations), now, before.kept)
     assert (cap_mib(during), cap_mib(during, 2, "GPU-b"), during.unresolved) == (4096, 3712, ())
     plugin = allocations[0], claimed(device="GPU-b", number=2, resource=DRIVER, memory_bytes=3840 * MIB)
-    back = grant(pods, by_container(plugin), terms(policy(), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES), during.kept)
+    back = grant(pods, by_pod(plugin), terms(policy(), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES), during.kept)
     assert (cap_mib(back), cap_mib(back, 2, "GPU-b"), back.unresolved) == (4096, 3712, ())
 
 
@@ -167,23 +171,38 @@ def test_pods_of_the_plugin_and_of_claims_keep_their_caps_side_by_side() -> None
     [
         ((), (), True),
         ((uses(),), (claimed(memory_bytes=MIB),), True),
-        ((uses(), uses("nic")), (claimed(), claimed("nic", resource="nic.example.com")), False),
+        ((uses(), uses("nic")), (claimed(), of_others("nic", "nic.example.com")), True),
+        ((uses(), PodClaim(name="unused", requests={})), (claimed(),), True),
+        ((PodClaim(name="unused", requests={}),), (claimed("unused"),), True),
+        ((uses(), uses("vgpu")), (claimed(), of_others("vgpu", "gpu.example.com")), False),
+        ((uses(), uses("young")), (claimed(), of_others("young", "")), False),
         ((uses(), uses("lost")), (claimed(),), False),
         ((uses(""),), (claimed(),), False),
-        ((uses("nic"),), (claimed("nic"), claimed("nic", resource="nic.example.com")), False),
+        ((uses(),), (claimed("c"), claimed("c", device="gpu-1")), False),
     ],
-    ids=["no claim", "a claim of GPUs", "a claim of another driver", "a claim that kubelet lacks", "no name yet", "of both"],
+    ids=[
+        "no claim",
+        "a claim of GPUs",
+        "a claim of a network driver",
+        "a claim that kubelet does not know and no container uses",
+        "a claim that no container uses",
+        "a claim of another program's GPUs",
+        "a claim that is being prepared",
+        "a claim that kubelet has lost",
+        "a claim without a name yet",
+        "a claim with a device that is not known",
+    ],
 )
-def test_only_claims_of_other_drivers_spare_a_pod_that_strays(
+def test_a_claim_exempts_a_pod_only_where_it_is_not_known_what_was_allocated(
     claims: tuple[PodClaim, ...], allocations: tuple[Allocation, ...], *, is_judged: bool
 ) -> None:
     found = granted(dra_policy(T4), [pod("one", 1, claims=claims)], *allocations)
     assert [one.stray_cap is not None for one in found.grants.values()] == [is_judged]
 
 
-@pytest.mark.parametrize(("claim", "is_judged"), [("c", True), ("lost", False), (None, False)])
-def test_a_pod_by_limits_strays_as_one_by_a_claim_does_if_a_claim_serves_it(claim: str | None, *, is_judged: bool) -> None:
-    """Without a claim its GPU is of the plugin, whose file a node of DRA may lack: it may have any."""
+@pytest.mark.parametrize(("claim", "is_judged"), [("c", True), ("lost", False), (None, True)])
+def test_a_pod_by_limits_strays_as_one_by_a_claim_does(claim: str | None, *, is_judged: bool) -> None:
+    """Without a claim it has nothing: no plugin gives this name here."""
     made = {"requestMappings": [{"containerName": "main", "resourceName": SHARED, "requestName": "gpu"}]}
     limited = view_pod(
         {
@@ -240,7 +259,7 @@ def test_caps_of_a_recorded_node_are_those_of_its_pods_claims(tmp_path: Path, sc
         for device in one["spec"]["devices"]
     }
     pods = [view_pod(one) for one in recorded(scene, "pods")]
-    found = grant(pods, by_container(allocations), terms(own, TENANCY, profiles, {}, DATES), {})
+    found = grant(pods, by_pod(allocations), terms(own, TENANCY, profiles, {}, DATES), {})
     names = {run: f"{one.name}/{name}" for one in pods for run, name in one.containers.items()}
     caps = {
         names[container.container]: cap.bytes // MIB for container, one in found.grants.items() for cap in one.caps.values()
@@ -381,7 +400,7 @@ def test_no_container_has_a_cap_on_a_device_that_kubelet_did_not_give_it() -> No
         pods, allocations = made_up(dice)
         now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES)
         views = [view_pod(one) for one in pods]
-        found = grant(views, by_container(allocations), now, {})
+        found = grant(views, by_pod(allocations), now, {})
         for number, one in enumerate(pods):
             given = given_by_kubelet(one, allocations)
             for index, container in enumerate(one["spec"]["containers"]):
@@ -442,7 +461,7 @@ def test_what_a_partner_brought_leaves_with_it() -> None:
     before = granted(dra_policy(T4), [one, two_], *allocations)
     assert (cap_mib(before), cap_mib(before, 2)) == (7424, 7424)
     now = terms(dra_policy(T4), TENANCY, {"GPU-a": None}, {}, DATES)
-    assert cap_mib(grant([one], by_container(allocations[:1]), now, before.kept)) == 3712
+    assert cap_mib(grant([one], by_pod(allocations[:1]), now, before.kept)) == 3712
 
 
 def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
@@ -459,7 +478,7 @@ def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() ->
         used = {number: set(dice.sample("abcdefgh", dice.randint(1, 3))) for number in range(6)}
         pods = [pod(f"p{number}", number, claims=tuple(map(uses, sorted(names)))) for number, names in used.items()]
         given = [claimed(name, number=number) for number, names in used.items() for name in names]
-        found = joint_budgets(pods, by_container(given))
+        found = joint_budgets(pods, by_pod(given))
         for number, own in used.items():
             tied, names = {number}, set(own)
             for _ in used:
@@ -476,7 +495,7 @@ def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() ->
 
 def test_a_container_that_has_ended_has_no_part_in_it() -> None:
     pods = [two(started={container_id(1): YOUNG})]
-    allocations = by_container([claimed(memory_bytes=3840 * MIB)])
+    allocations = by_pod([claimed(memory_bytes=3840 * MIB)])
     assert joint_budgets(pods, allocations) == {}
 
 

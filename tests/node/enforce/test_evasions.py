@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.state_dir import Files
+from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.adapters.procs.processes import SignalResult
 from gpushare_node.contract.reasons import ConditionReason
 from tests.node.enforce.enforcement import (
     OLD,
     SHARED,
     UNMAPPED,
+    YOUNG,
     EnforcementFixture,
     await_end,
     blindness,
@@ -120,22 +122,76 @@ def test_sandbox_in_the_pause_container_cgroup_has_the_cap_of_the_pod(enforcemen
 # What was never given, and what nobody knows.
 
 
-@pytest.mark.parametrize("why", ["requests", "foreign", "old"])
-def test_pod_that_may_have_been_allocated_its_gpu_is_not_foreign_use(enforcement: EnforcementFixture, why: str) -> None:
-    """The checkpoint was lost, another plugin gave the GPU, or the container is older than enforcement."""
-    changes: dict[str, dict[str, Any]] = {
-        "requests": {"resources": frozenset({"volcano.sh/vgpu-number"})},
-        "old": {"started": {container_id(1): OLD}},
-    }
-    enforcement.arrive(1, "legit", **changes.get(why, {}))
-    uuid = enforcement.fake_nvml.uuid(0)
-    enforcement.allocate(9, SHARED, [f"{uuid}::900"])
-    if why == "foreign":
-        enforcement.allocate(1, "example.com/slice", [f"{uuid}-0"])
-    pid = enforcement.begin(1, 1000)
+@pytest.mark.parametrize(
+    ("resource", "form"),
+    [
+        ("example.com/slice", "{}-0"),
+        ("volcano.sh/vgpu-number", "{}-7"),
+        ("volcano.sh/vgpu-memory", "12"),
+        ("nvidia.com/gpu", "{}-0"),
+        ("example.com/renamed", "{}::3"),
+    ],
+)
+def test_what_another_program_gave_is_used_undisturbed(enforcement: EnforcementFixture, resource: str, form: str) -> None:
+    """It decides itself on which GPU the part is, unless its ids are those of devices here."""
+    enforcement.arrive(1, "theirs", resources=frozenset({resource}))
+    enforcement.allocate(9, SHARED, [f"{enforcement.fake_nvml.uuid(0)}::900"])
+    enforcement.allocate(1, resource, [form.format(enforcement.fake_nvml.uuid(0))])
+    pids = [enforcement.begin(1, 9000)]
+    if "::" not in form:
+        pids.append(enforcement.begin(1, 9000, gpu=1))
+    enforcement.run(40)
+    assert all(map(lives, pids))
+    assert "GPUProcessKilled" not in enforcement.told.reasons("theirs")
+
+
+def test_who_is_older_than_enforcement_may_use_what_it_was_not_given(enforcement: EnforcementFixture) -> None:
+    enforcement.arrive(1, "old", started={container_id(1): OLD})
+    enforcement.allocate(9, SHARED, [f"{enforcement.fake_nvml.uuid(0)}::900"])
+    pid = enforcement.begin(1, 9000)
     enforcement.run(40)
     assert lives(pid)
-    assert "GPUProcessKilled" not in enforcement.told.reasons("legit")
+
+
+IN_VAIN: dict[str, dict[str, Any]] = {
+    "a resource that nobody gives": {"resources": frozenset({"x.y/gpu"})},
+    "a name that another program would give": {"resources": frozenset({"volcano.sh/vgpu-number"})},
+    "a name that the node does not offer": {"resources": frozenset({"nvidia.com/gpu", "nvidia.com/mig-1g.5gb"})},
+    "a claim that no container uses": {"claims": (PodClaim(name="other", requests={}),)},
+    "the labels of a plugin": {"labels": {"app": "nvidia-device-plugin-daemonset", "app.kubernetes.io/name": "gpushare"}},
+    "a controller that is a DaemonSet": {"controller": "DaemonSet/nvidia-device-plugin-daemonset"},
+}
+
+
+@pytest.mark.parametrize("why", IN_VAIN)
+@pytest.mark.parametrize("where", ["no share", "another GPU", "another container"])
+def test_nothing_that_a_pod_says_lets_it_use_what_kubelet_did_not_give(
+    enforcement: EnforcementFixture, why: str, where: str
+) -> None:
+    both = {container_id(2): "main", container_id(22): "side"}
+    changes: dict[str, Any] = {"containers": both, "started": dict.fromkeys(both, YOUNG)} | IN_VAIN[why]
+    enforcement.admit(1, "honest")
+    if where == "no share":
+        enforcement.arrive(2, "poser", **changes)
+    else:
+        changes["resources"] = frozenset({SHARED}) | changes.get("resources", frozenset())
+        enforcement.admit(2, "poser", **changes)
+    honest = enforcement.begin(1, 4000)
+    pid = enforcement.begin(2, 600, gpu=int(where == "another GPU"), container=22 if where == "another container" else 2)
+    enforcement.run(8)
+    await_end(pid)
+    enforcement.run(30)
+    assert lives(honest)
+    assert blindness(enforcement) == ""
+
+
+def test_a_network_card_is_no_gpu(enforcement: EnforcementFixture) -> None:
+    """Whoever has one that a plugin gave is judged as others are."""
+    enforcement.admit(1, "poser", resources=frozenset({SHARED}))
+    enforcement.allocate(1, "rdma/hca", ["mlx5_0"])
+    pid = enforcement.begin(1, 600, gpu=1)
+    enforcement.run(8)
+    await_end(pid)
 
 
 def test_pod_with_a_share_missing_from_the_checkpoint_is_reported(enforcement: EnforcementFixture) -> None:
@@ -184,6 +240,13 @@ def test_lost_checkpoint_is_reported_until_it_is_back(enforcement: EnforcementFi
     enforcement.checkpoint.write_text(text)
     enforcement.run(15)
     assert blindness(enforcement) == ""
+
+
+def test_a_checkpoint_that_could_never_be_read_is_reported(enforcement: EnforcementFixture) -> None:
+    enforcement.admit(1, "first")
+    enforcement.checkpoint.write_text(enforcement.checkpoint.read_text()[:30])
+    enforcement.run(90)
+    assert "containers that started later have no cap" in blindness(enforcement)
 
 
 def test_memory_unknown_to_the_driver_is_reported(enforcement: EnforcementFixture) -> None:

@@ -10,7 +10,7 @@ from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.backends.backend import Allocation
 from gpushare_node.contract import tenancy
 from gpushare_node.enforce.exemptions import WallClock
-from gpushare_node.enforce.grants import Granted, by_container, grant, profiles, terms
+from gpushare_node.enforce.grants import Granted, by_pod, grant, profiles, terms
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Owner
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from gpushare_node.vendors.driver import ComputeInstance, GpuInfo, GpuInstance, MigInfo
@@ -48,7 +48,7 @@ def granted(
     **changes: Any,
 ) -> Granted:
     """The grants of one pod's container that holds these ids."""
-    allocations = by_container([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
+    allocations = by_pod([Allocation(pod_uid=pod_uid(1), container="main", resource=resource, ids=ids)])
     now = terms(policy(**changes), TENANCY, profile, FIRST, DATES)
     return grant([pod("one", 1, **pod_changes or {})], allocations, now, kept or {})
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
@@ -204,9 +203,8 @@ OTHER_ADMISSION = [{"admission": mode} for mode in ("warn", "audit", "none")]
     [
         *((changes, {}, True) for changes in OTHER_ADMISSION),
         ({}, ELSEWHERE, False),
-        ({}, {"claims": (PodClaim(name="other", requests={}),)}, True),
     ],
-    ids=["admission warns", "admission audits", "no admission", "no tenant", "a pod with claims"],
+    ids=["admission warns", "admission audits", "no admission", "no tenant"],
 )
 def test_unallocated_gpu_use_is_only_reported_if_it_may_be_legitimate(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, tenancy: dict[str, Any], pod: dict[str, Any], *, given: bool

@@ -49,6 +49,23 @@ def test_sleeping_pod_is_waited_for_and_the_layout_is_kept(node: LoopNode) -> No
     assert not node.holds_slot()
 
 
+@pytest.mark.parametrize(
+    ("resource", "form"), [("volcano.sh/vgpu-number", "{}-7"), ("nvidia.com/gpu", "{}-0"), ("example.com/renamed", "{}::3")]
+)
+def test_an_idle_pod_that_another_program_gave_a_gpu_is_in_the_way(node: LoopNode, resource: str, form: str) -> None:
+    """Its ids say less than they seem to: HAMi and Volcano choose the GPU themselves."""
+    node.tenant("theirs", form.format(node.fake_nvml.uuid(0)), resource)
+    node.fake_nvml.forget_calls()
+    outcome = node.run(rollout(mig(TWO), drain_timeout_seconds=10))
+    assert (outcome.reason, "science/theirs" in outcome.message) == (ConditionReason.GPU_BUSY, True)
+    assert node.fake_nvml.calls() == []
+
+
+def test_an_idle_pod_with_a_network_card_is_not(node: LoopNode) -> None:
+    node.tenant("nic", "mlx5_0", "rdma/hca")
+    assert node.run(mig(TWO)).reason is ConditionReason.READY
+
+
 @pytest.mark.parametrize("arrival", [0.0, 0.095])
 def test_previous_policy_is_enforced_every_second_while_waiting(
     node: LoopNode, monkeypatch: pytest.MonkeyPatch, arrival: float

@@ -8,7 +8,7 @@ from typing import Any
 from gpushare_node.adapters.kube.cluster import NodeView, PodClaim, PodEvent, PodView, Taint
 from gpushare_node.contract import objects
 from gpushare_node.contract.quantity import units
-from gpushare_node.vendors import RESOURCES
+from gpushare_node.vendors import RESOURCES, names_gpus
 
 Json = Mapping[str, Any]
 
@@ -119,8 +119,8 @@ def _claims(spec: Json, status: Json) -> Iterable[PodClaim]:
 
 
 def _is_gpu(resource: str) -> bool:
-    """Whether its name is a vendor's, or one under which other plugins (HAMi, Volcano, and others) give parts of GPUs."""
-    return resource.startswith(RESOURCES) or ("/" in resource and any(word in resource for word in ("gpu", "cuda")))
+    """Whether its name is a vendor's, or one under which other plugins give parts of GPUs."""
+    return resource.startswith(RESOURCES) or ("/" in resource and names_gpus(resource))
 
 
 def _owners(entries: Iterable[Json]) -> dict[str, str]:

@@ -80,11 +80,8 @@ AMD_BY_NAME = {
         "intent/stacks/__init__.py": "registers its stack",
         "offering/backends/__init__.py": "registers its device plugin",
         "render/stacks/__init__.py": "registers what its programs add to a bundle",
-        "compare/affected.py": "registers the effects of its stack",
-        "compare/effects.py": "what they are called",
         "facts/catalog/cards.py": "the facts of its cards",
         "report/cards.py": "the facts of its cards",
-        "report/effect_words.py": "a change of its stack, in words",
     },
     "node-runtime/gpushare_node": {},
 }

@@ -6,13 +6,15 @@ No effects are reported for a part that one of the bundles does not have.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.compare.amd_effects import of_amd
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.dra_effects import of_dra
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.gitops_effects import of_gitops
 from gpushare.compare.stack_effects import of_namespace, of_upstream, of_values
+from gpushare.compare.vendor_effects import of_vendor
+from gpushare.facts.vendors import VENDORS
+from gpushare.intent.stacks import STACKS
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import NOTHING
 
@@ -77,10 +79,6 @@ def _namespaces(pool: str, old: set[str], new: set[str], denies: bool) -> Iterat
     yield Effect(kind=kind, pool=pool, subject="namespaces", before=sorted(old), after=sorted(new))
 
 
-_OF_STACKS = (of_amd,)
-"""What a change of the stack of another vendor than NVIDIA does."""
-
-
 def effects(
     old: Files,
     new: Files,
@@ -112,8 +110,8 @@ def effects(
     found += of_upstream(old, new, changed)
     found += of_dra(old, new, changed)
     if before and after:
-        for of_stack in _OF_STACKS:
-            found += of_stack(old, new, changed, successors, left)
+        for vendor in STACKS:
+            found += of_vendor(VENDORS[vendor], (old, new), changed, successors, left)
     return tuple(found)
 
 

@@ -38,6 +38,11 @@ def nvidia_stack(values: Mapping[str, Any]) -> str | None:
     return None if stack == _NO_STACK or is_of_others else stack
 
 
+def namespace(values: Mapping[str, Any], vendor: str) -> str | None:
+    """Return where the programs of a vendor other than NVIDIA run, as the chart's values say; None if they do not."""
+    return (values.get(vendor) or {}).get("namespace")
+
+
 def pools_of(values: Mapping[str, Any], vendor: str) -> set[str]:
     """Return the names of the pools with cards of a vendor other than NVIDIA."""
     return {name for name, pool in (values.get("pools") or {}).items() if pool.get("vendor") == vendor}

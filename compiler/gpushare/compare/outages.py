@@ -57,7 +57,7 @@ def outage(
 
 
 def tainted(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Effect | None:
-    """Return that nodes of the pool get the taint for AMD's config manager, which new nodes get before their first pod."""
+    """Return that nodes of the pool get the taint of the vendor's program, which new nodes get before their first pod."""
     new = cluster.after.get(change.name)
     if new is None or new.vendor.layout_taint is None:
         return None
@@ -66,7 +66,7 @@ def tainted(change: PoolChange, cluster: NodeMoves, moves: Sequence[Move]) -> Ef
         ways.append((None, new))
     if not any(_divides(old, one) for old, one in ways):
         return None
-    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=new.vendor.layout_taint.key)
+    return Effect(kind=EffectKind.TAINTED, pool=change.name, subject=new.vendor.layout_taint.key, vendor=new.vendor.word.value)
 
 
 def begins(pool: str, old: Mapping[str, Any], new: Mapping[str, Any], now: float | None) -> Effect | None:
@@ -147,7 +147,7 @@ def _handover(old: PoolSide, new: PoolSide) -> int:
 
 
 def _divides(old: PoolSide | None, new: PoolSide) -> bool:
-    """Whether AMD's config manager is told to divide the GPUs of a node, which may have another label or none."""
+    """Whether the vendor's own program is told to divide the GPUs of a node, which may have another label or none."""
     return new.manager_label is not None and (old is None or old.manager_label != new.manager_label)
 
 

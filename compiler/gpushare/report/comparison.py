@@ -503,9 +503,10 @@ _QUOTA: Shape[QuotaChange] = record(
         "exceeds: more than the cluster will offer; vanished: nothing offers the resource any more.",
     ),
 )
+_EFFECTS = list(dict.fromkeys(kind.word(vendor) for kind in EffectKind for vendor in list(vendors.VENDORS)[1:]))
 _EFFECT: Shape[Effect] = record(
     "",
-    Member("kind", words(EffectKind), lambda one: one.kind),
+    Member("kind", words(_EFFECTS), lambda one: one.kind.word(one.vendor)),
     Member("pool", optional(TEXT), lambda one: one.pool, "null: the whole cluster."),
     Member("subject", _NAME, lambda one: one.subject, "The setting."),
     Member("before", _ANY, lambda one: one.before, "Its value; null: none."),

@@ -5,16 +5,17 @@ The order of `EFFECTS` is that of the sentences on whom they concern, and of the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.core.units import total
 from gpushare.core.wording import gib, join_first, join_words, pluralize
+from gpushare.facts.vendors import VENDORS
 from gpushare.intent.gitops import TOOLS, ToolFacts
 from gpushare.report.setting_words import before_and_after
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 
 
 class Of(StrEnum):
@@ -30,7 +31,7 @@ class Words(Struct):
 
     `line` follows the subject of one effect and, with `has_values`, its values before and after. `verdict` is the sentence on
     all effects of the kind, and `of` whom it concerns. `headline` says which new pods are refused, `also` in short what the
-    numbers of nodes and pods do not count.
+    numbers of nodes and pods do not count. `{vendor}` stands for the name of the vendor whose programs do it.
     """
 
     line: str = ""
@@ -40,6 +41,15 @@ class Words(Struct):
     also: str = ""
     has_values: bool = True
 
+    def of_vendor(self, word: str) -> "Words":
+        """Return the words with the vendor's name for `{vendor}`; the same where the effect is of none."""
+        if not word:
+            return self
+        texts = {field: getattr(self, field).format(vendor=VENDORS[word].name) for field in _TEXTS}
+        return replace(self, **texts)
+
+
+_TEXTS = ("line", "verdict", "headline", "also")
 
 EFFECTS = {
     EffectKind.RELEASED: Words(
@@ -102,8 +112,8 @@ EFFECTS = {
         line="while a node's GPUs are divided, this taint ends every pod on it that does not tolerate it, pods without a GPU "
         "too: see README.md",
         of=Of.RUNNING,
-        verdict="While a node's GPUs are divided, every pod on it that does not tolerate AMD's taint ends.",
-        also="pods that do not tolerate a taint of AMD's end",
+        verdict="While a node's GPUs are divided, every pod on it that does not tolerate {vendor}'s taint ends.",
+        also="pods that do not tolerate a taint of {vendor}'s end",
         has_values=False,
     ),
     EffectKind.ENFORCED: Words(
@@ -150,23 +160,23 @@ EFFECTS = {
         headline="new pods may wait for running ones to end",
         also="new pods may wait for running ones to end",
     ),
-    EffectKind.AMD_REINSTALLED: Words(
-        line="AMD's programs leave every node with AMD's GPUs, which offers none until a device plugin runs there again; "
-        "running pods go on; uninstall the former release",
+    EffectKind.VENDOR_REINSTALLED: Words(
+        line="{vendor}'s programs leave every node with {vendor}'s GPUs, which offers none until a device plugin runs there "
+        "again; running pods go on; uninstall the former release",
         of=Of.NEW,
-        verdict="Nodes with AMD's GPUs offer none until a device plugin runs there again.",
-        headline="new pods find none of AMD's GPUs",
-        also="AMD's former release must be uninstalled",
+        verdict="Nodes with {vendor}'s GPUs offer none until a device plugin runs there again.",
+        headline="new pods find none of {vendor}'s GPUs",
+        also="{vendor}'s former release must be uninstalled",
     ),
     EffectKind.WITHDRAWN: Words(
-        line="AMD's device plugin leaves these nodes, which offer no GPU until it runs there again; running pods go on",
+        line="{vendor}'s device plugin leaves these nodes, which offer no GPU until it runs there again; running pods go on",
         of=Of.NEW,
-        verdict="AMD's device plugin leaves nodes, which offer no GPU until it runs there again.",
-        also="nodes offer none of AMD's GPUs",
+        verdict="{vendor}'s device plugin leaves nodes, which offer no GPU until it runs there again.",
+        also="nodes offer none of {vendor}'s GPUs",
         has_values=False,
     ),
     EffectKind.RENAMED: Words(
-        line="AMD's operator renames the devices of all nodes of the pool at once, so that a node that waits for its turn "
+        line="{vendor}'s operator renames the devices of all nodes of the pool at once, so that a node that waits for its turn "
         "offers what it has, of the former size, under names of the new kind. Instead make a new pool of other nodes, or "
         "keep strategy: single where every node has one mode",
         of=Of.NEW,
@@ -205,11 +215,11 @@ EFFECTS = {
         verdict="NVIDIA's components restart on every node.",
         also="NVIDIA's components restart",
     ),
-    EffectKind.AMD_UPSTREAM: Words(
-        line="AMD's programs that read it restart on all their nodes at once; running pods go on",
+    EffectKind.VENDOR_UPSTREAM: Words(
+        line="{vendor}'s programs that read it restart on all their nodes at once; running pods go on",
         of=Of.LATER,
-        verdict="AMD's programs restart on their nodes.",
-        also="AMD's programs restart",
+        verdict="{vendor}'s programs restart on their nodes.",
+        also="{vendor}'s programs restart",
     ),
     EffectKind.DRA_UPSTREAM: Words(
         line="the DRA driver restarts node by node; running pods go on, starting and ending ones wait for it",
@@ -253,12 +263,12 @@ _FOREIGN_USE = "running containers of tenants may be killed where they use a GPU
 
 def format_effect(one: Effect) -> str:
     """Return what happens, and to what."""
-    said = EFFECTS[one.kind]
+    said = EFFECTS[one.kind].of_vendor(one.vendor)
     if one.kind is EffectKind.RESTARTS and one.subject == "policy":
         return "the runtime's pods of the pool restart and check the layout; running pods continue"
     if one.kind is EffectKind.ADOPTED and one.after == "observe":
         return f"{one.subject} {before_and_after(one)}: {_OBSERVED}"
-    if not said.has_values or (one.kind is EffectKind.AMD_UPSTREAM and one.pool is not None):
+    if not said.has_values or (one.kind is EffectKind.VENDOR_UPSTREAM and one.pool is not None):
         return f"{one.subject}: {said.line}"
     if one.kind is EffectKind.UNINSTALLED:
         return f"{one.before}: {said.line}"
@@ -314,8 +324,8 @@ _BEGINS = "Changes that nodes still hold back may begin"
 
 def headline(comparison: Comparison) -> str:
     """Return one sentence: which running pods are disturbed, and what is refused."""
-    kinds = {one.kind for one in comparison.effects}
-    running = next((said.verdict for kind, said in EFFECTS.items() if kind in kinds and _is_harm(kind)), "")
+    said = _said(comparison.effects)
+    running = next((one.verdict for kind, one in said if _is_harm(kind)), "")
     disturbed = _counted(comparison)
     if disturbed and not comparison.disrupts_all:
         number = pluralize(disturbed, "running pod")
@@ -325,7 +335,7 @@ def headline(comparison: Comparison) -> str:
     if comparison.begun:
         running = "; ".join(filter(None, (running.rstrip("."), _BEGINS if not running else _BEGINS[0].lower() + _BEGINS[1:])))
     broken = sum(one.problem is not None for one in comparison.quotas)
-    refused = [said.headline for kind, said in EFFECTS.items() if kind in kinds and said.headline]
+    refused = _each(one.headline for _, one in said)
     if broken:
         refused.append(f"{pluralize(broken, 'quota')} no longer fit{'s' if broken == 1 else ''}")
     return f"{running.rstrip('.') or 'No running pod is disturbed'}; {join_words(refused) or 'no new pod is refused'}."
@@ -335,20 +345,31 @@ def verdict(comparison: Comparison) -> list[str]:
     """Return the sentences; none if nothing changes."""
     if comparison.is_empty:
         return []
-    kinds = {one.kind for one in comparison.effects}
-    running = _sentences(kinds, Of.RUNNING)
+    said = _said(comparison.effects)
+    running = _sentences(said, Of.RUNNING)
     running += list(_disturbed(comparison))
     running += list(_beginning(comparison))
     running += list(_mixed(comparison))
-    running += _sentences(kinds, Of.LATER)
+    running += _sentences(said, Of.LATER)
     if comparison.changes_mig_strategy:
         running.append("The operator restarts the device plugin of every node at once.")
-    new = [*_caps(comparison), *_sentences(kinds, Of.NEW), *_quotas(comparison)]
+    new = [*_caps(comparison), *_sentences(said, Of.NEW), *_quotas(comparison)]
     return [*running, *new, *_nodes(comparison), *([] if running else [UNCHANGED])]
 
 
-def _sentences(kinds: Collection[EffectKind], of: Of) -> list[str]:
-    return [said.verdict for kind, said in EFFECTS.items() if kind in kinds and said.of is of]
+def _said(effects: Iterable[Effect]) -> list[tuple[EffectKind, Words]]:
+    """Return the words on each kind of these effects, and on each vendor of it, worst first."""
+    found = dict.fromkeys((one.kind, one.vendor) for one in effects)
+    return [(kind, words.of_vendor(vendor)) for kind, words in EFFECTS.items() for one, vendor in found if one is kind]
+
+
+def _sentences(said: Iterable[tuple[EffectKind, Words]], of: Of) -> list[str]:
+    return _each(one.verdict for _, one in said if one.of is of)
+
+
+def _each(texts: Iterable[str]) -> list[str]:
+    """Return the texts, each once: those that name no vendor are the same of several."""
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 def _is_harm(kind: EffectKind) -> bool:
@@ -459,8 +480,7 @@ def summary(comparison: Comparison) -> str:
     costs = f"{touched} touched, {pods_disturbed(comparison.disturbed)}"
     if comparison.touched == 0 and comparison.disturbed == 0:
         costs = "No GPU and no label of a node changes"
-    kinds = {one.kind for one in comparison.effects if not one.is_harmless}
-    also = [said.also for kind, said in EFFECTS.items() if kind in kinds and said.also]
+    also = _each(one.also for _, one in _said(one for one in comparison.effects if not one.is_harmless))
     side_effects = f" Also: {', '.join(also)}." if also else ""
     return f"{shown}. {costs}{quotas}.".replace(". an", ". An") + side_effects
 

@@ -22,6 +22,8 @@ class NoExecuteTaint(Struct):
 class VendorNames(Struct):
     """What compiler and node runtime must know of a vendor. A label is empty where the vendor has no such label."""
 
+    word: Vendor
+    """By which a policy names it."""
     domain: str
     """The API group of its operator's objects."""
     whole_gpu: str
@@ -103,6 +105,7 @@ class VendorNames(Struct):
 
 # The names of k8s-device-plugin v0.20.0, GPU feature discovery (in it) and gpu-operator.
 NVIDIA = VendorNames(
+    word=Vendor.NVIDIA,
     domain="nvidia.com",
     whole_gpu="nvidia.com/gpu",
     partitions=("nvidia.com/mig-",),
@@ -150,6 +153,7 @@ NVIDIA = VendorNames(
 
 # The names of ROCm k8s-device-plugin v1.31.0.10, gpu-operator v1.5.1 and device-config-manager v1.3.1.
 AMD = VendorNames(
+    word=Vendor.AMD,
     domain="amd.com",
     whole_gpu="amd.com/gpu",
     partitions=("amd.com/spx_", "amd.com/dpx_", "amd.com/tpx_", "amd.com/qpx_", "amd.com/cpx_"),
@@ -185,5 +189,5 @@ AMD = VendorNames(
     nodes_command=(),
 )
 
-VENDORS = {Vendor.NVIDIA: NVIDIA, Vendor.AMD: AMD}
+VENDORS = {one.word: one for one in (NVIDIA, AMD)}
 """Every vendor. The first is meant where nothing names one."""

@@ -164,15 +164,15 @@ def test_other_names_hold_for_all_nodes_of_a_pool_at_once(pool: str, sharing: di
     for text in words(told, EffectKind.RENAMED):
         assert text.startswith(f"resource_naming_strategy {naming}: ")
         assert "make a new pool of other nodes, or keep strategy: single" in text
-    assert EffectKind.AMD_UPSTREAM not in {kind for kind, _ in effects(told)}
+    assert EffectKind.VENDOR_UPSTREAM not in {kind for kind, _ in effects(told)}
 
 
 def test_a_changed_device_config_restarts_amds_programs_on_all_nodes_of_its_pool() -> None:
     told = comparison(BASE, compiled(changed("spec/pools/parts/tolerations", [{"key": "spot", "operator": "Exists"}])))
-    [text] = words(told, EffectKind.AMD_UPSTREAM)
+    [text] = words(told, EffectKind.VENDOR_UPSTREAM)
     assert text.startswith("DeviceConfig: configManager, devicePlugin, metricsExporter: AMD's programs that read it restart")
     told = comparison(BASE, compiled(changed("spec/monitoring", {"serviceMonitor": True})))
-    assert {pool for kind, pool in effects(told) if kind is EffectKind.AMD_UPSTREAM} == {"parts", "unlike", "whole"}
+    assert {pool for kind, pool in effects(told) if kind is EffectKind.VENDOR_UPSTREAM} == {"parts", "unlike", "whole"}
 
 
 def test_images_and_values_are_those_of_their_vendor() -> None:
@@ -180,11 +180,11 @@ def test_images_and_values_are_those_of_their_vendor() -> None:
     mirrored["spec"]["platform"]["registry"] = "mirror.example.org"
     told = comparison(compiled(amd_alone()), compiled(mirrored))
     assert EffectKind.UPSTREAM not in {kind for kind, _ in effects(told)}
-    assert {one.pool for one in told.effects if one.kind is EffectKind.AMD_UPSTREAM} == {None}
+    assert {one.pool for one in told.effects if one.kind is EffectKind.VENDOR_UPSTREAM} == {None}
     images = {one.subject: one for one in told.effects}["images"]
     assert {one.startswith("mirror.example.org/rocm/") for one in images.after} == {True, False}
     told = comparison(BASE, compiled(changed("spec/platform/amd/values", {"kmm": {"watch": False}})))
-    assert [text.partition(":")[0] for text in words(told, EffectKind.AMD_UPSTREAM)] == ["kmm.watch true → false"]
+    assert [text.partition(":")[0] for text in words(told, EffectKind.VENDOR_UPSTREAM)] == ["kmm.watch true → false"]
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_images_and_values_are_those_of_their_vendor() -> None:
 )
 def test_another_release_of_amds_takes_its_programs_from_every_node(path: str, value: str, shown: str) -> None:
     told = comparison(BASE, compiled(changed(path, value)))
-    [text] = words(told, EffectKind.AMD_REINSTALLED)
+    [text] = words(told, EffectKind.VENDOR_REINSTALLED)
     assert text.startswith(f"{shown}: AMD's programs leave every node")
     assert text.endswith("uninstall the former release")
-    assert not {EffectKind.REINSTALLED, EffectKind.WITHDRAWN, EffectKind.AMD_UPSTREAM} & {kind for kind, _ in effects(told)}
+    assert not {EffectKind.REINSTALLED, EffectKind.WITHDRAWN, EffectKind.VENDOR_UPSTREAM} & {kind for kind, _ in effects(told)}
     assert "Nodes with AMD's GPUs offer none until a device plugin runs there again." in verdict(told)
 
 
@@ -234,7 +234,7 @@ def test_a_chart_that_comes_has_no_effect_and_one_that_goes_is_uninstalled_after
     gone = comparison(BASE, of_amd), comparison(BASE, of_nvidia)
     shown = [text.partition(":")[0] for told in gone for text in words(told, EffectKind.UNINSTALLED)]
     assert shown == ["gpu-operator", "amd-gpu-operator"]
-    releases = {EffectKind.REINSTALLED, EffectKind.AMD_REINSTALLED, EffectKind.UNINSTALLED}
+    releases = {EffectKind.REINSTALLED, EffectKind.VENDOR_REINSTALLED, EffectKind.UNINSTALLED}
     existing = compiled(amd_alone({"stack": "existing"}))
     for told in (comparison(of_amd, BASE), comparison(of_nvidia, BASE)):
         assert not releases & {kind for kind, _ in effects(told)}

@@ -165,7 +165,7 @@ def _of_operators(bundle: Files, snapshot: Snapshot) -> Iterator[Difference]:
             yield _object(f"ConfigMap {ours.config_map}", "the bundle's profiles", "missing" if config is None else "others")
         if not snapshot.has_seen(ours.plural):
             continue
-        folder = f"{ours.folder}{ours.specs}"
+        folder = ours.specs
         paths = [path for path in bundle if path.startswith(folder)]
         specs = {
             f"{ours.kind} gpushare-{path.removeprefix(folder).removesuffix('.yaml')}": parsed(path, bundle[path])

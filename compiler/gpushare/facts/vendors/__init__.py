@@ -1,6 +1,6 @@
 """What is a vendor's own: the names of its resources, labels and charts, and where its cards are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from gpushare.facts.vendors.amd import AMD
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.facts.vendors.vendor import GpuVendor
 
-VENDORS = {"nvidia": NVIDIA, "amd": AMD}
+VENDORS: Mapping[str, GpuVendor] = {one.word.value: one for one in (NVIDIA, AMD)}
 """Every vendor, by the word that a node policy has for it. The first is meant where nothing names one."""
 
 GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VENDORS.values()))

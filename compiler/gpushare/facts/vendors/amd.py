@@ -17,12 +17,13 @@ OBJECTS = OperatorObjects(
     key="amd",
     folder="chart/files/amd/",
     file="config.json",
-    specs="device-configs/",
+    specs="chart/files/amd/device-configs/",
     config_map="gpushare-dcm",
     kind="DeviceConfig",
     plural="deviceconfigs",
     version="v1alpha1",
     open_fields=frozenset({"selector", "devicePluginArguments"}),
+    naming=("devicePlugin", "devicePluginArguments", "resource_naming_strategy"),
 )
 """DeviceConfigs of gpu-operator, and the ConfigMap with the config manager's file."""
 

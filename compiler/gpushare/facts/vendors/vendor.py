@@ -11,8 +11,9 @@ class OperatorObjects(Struct):
 
     `key` is the section of the chart's values that has the namespace, and with which the option that names it begins.
 
-    A bundle has all of them in `folder`: `file` there is the text of the ConfigMap's key of that name, as JSON, and `specs` has
-    a file for each object with its specification. For mappings in `open_fields` of it the server has no defaults.
+    A bundle has all of them in `folder`: `file` there is the text of the ConfigMap's key of that name, as JSON, and folder
+    `specs` has a file for each object with its specification. For mappings in `open_fields` of it the server has no defaults;
+    `naming` is the path of the setting in it that decides the names of devices.
     """
 
     key: str
@@ -24,6 +25,7 @@ class OperatorObjects(Struct):
     plural: str
     version: str
     open_fields: frozenset[str]
+    naming: tuple[str, ...]
 
 
 class GpuVendor(VendorNames):

@@ -66,7 +66,7 @@ class AmdPrograms(Stack):
         """Yield the specifications of the DeviceConfigs where AMD's operator serves pools, and its config manager's file."""
         if _has_operator(plan):
             for pool in _pools(plan):
-                yield f"{OBJECTS.folder}{OBJECTS.specs}{pool.name}.yaml", _device_config(plan, pool)
+                yield f"{OBJECTS.specs}{pool.name}.yaml", _device_config(plan, pool)
         if not plan.intent.observes and any(pool.manager_config for pool in plan.pools):
             document = config_manager.document(new_lock.manager_configs.every(), AMD.partitioner_stops)
             yield _CONFIG, json.dumps(document, indent=2) + "\n"

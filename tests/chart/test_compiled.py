@@ -126,31 +126,25 @@ def test_kubelet_folder_equals_the_one_given_to_the_operator(compiled, tmp_path,
     objects = agree(compiled("k0s"), tmp_path, run_helm)
     for name in ("gpushare-only", "gpushare-release"):
         volumes = objects["DaemonSet", "gpu-system", name]["spec"]["template"]["spec"]["volumes"]
-        [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "device-plugins"]
-        assert folder == "/var/lib/k0s/kubelet/device-plugins"
+        [folder] = [volume["hostPath"]["path"] for volume in volumes if volume["name"] == "kubelet"]
+        assert folder == "/var/lib/k0s/kubelet"
 
 
-def test_kubelets_own_folder_is_mounted_where_pods_have_or_had_claims(compiled, tmp_path, run_helm) -> None:
-    """Kubelet's list of claims lies in it. Without DRA only the folder of device plugins is, and no pod's volumes."""
+def test_kubelets_own_folder_is_mounted_in_every_pool(compiled, tmp_path, run_helm) -> None:
+    """Kubelet's list of claims lies in it, which another DRA driver's pods may have on any node."""
     dra = compiled("20-dra")
     former = next(one for one in dra.artifacts if one.path == lock.FILE)
     after = pipeline.compile_intent(INTENTS["one"], "one", read_lock(former.text))
-    for number, (compilation, folder) in enumerate(
-        ((compiled("one"), "device-plugins"), (dra, "kubelet"), (after, "kubelet")),
-    ):
+    for number, compilation in enumerate((compiled("one"), dra, after)):
         objects = agree(compilation, tmp_path / str(number), run_helm)
         for _, item in sorted((key, item) for key, item in objects.items() if key[0] == "DaemonSet"):
             pod = item["spec"]["template"]["spec"]
-            volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
-            assert {"device-plugins", "kubelet"} & volumes.keys() == {folder}
+            assert "/var/lib/kubelet" in [one["hostPath"]["path"] for one in pod["volumes"] if one["name"] == "kubelet"]
             mounts = [one for each in [*pod.get("initContainers", []), *pod["containers"]] for one in each["volumeMounts"]]
-            found = [one for one in mounts if one["name"] == folder]
+            found = [one for one in mounts if one["name"] == "kubelet"]
             assert found
             assert all(one["readOnly"] for one in found)
-            if folder == "kubelet":
-                assert {(one["mountPath"], one["mountPropagation"]) for one in found} == {
-                    ("/var/lib/kubelet", "HostToContainer")
-                }
+            assert {(one["mountPath"], one["mountPropagation"]) for one in found} == {("/var/lib/kubelet", "HostToContainer")}
 
 
 @pytest.mark.parametrize("name", ["vgpu", "vgpu-alone"])

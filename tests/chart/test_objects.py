@@ -13,6 +13,7 @@ from gpushare.core import emit, resources
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare_node.adapters.kube import uninstall
 from gpushare_node.backends.backend import DEVICES
+from gpushare_node.backends.dra.claims import FOLDER
 from tests.chart.bundles import (
     BUNDLES,
     DEVICE_PLUGIN,
@@ -219,16 +220,16 @@ def test_only_required_host_paths_are_mounted(pods) -> None:
             paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
             mps = {"/run/nvidia/mps", "/run/nvidia/mps/shm"} if each.values["pools"].get(name[9:], {}).get("mps") else set()
             root = each.values["kubeletRoot"]
-            assert paths == {"/dev/null", "/var/lib/gpushare", f"{root}/device-plugins"} | mps
+            assert paths == {"/dev/null", "/var/lib/gpushare", root} | mps
 
 
 def test_configured_kubelet_folder_is_mounted_where_the_runtime_looks(pods) -> None:
     pod = pods(DEVICE_PLUGIN)["gpushare-only"]
-    [volume] = [one for one in pod["volumes"] if one["name"] == "device-plugins"]
-    assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet/device-plugins"
+    [volume] = [one for one in pod["volumes"] if one["name"] == "kubelet"]
+    assert volume["hostPath"]["path"] == "/var/lib/k0s/kubelet"
     for container in containers_of(pod).values():
-        [mount] = [one for one in container["volumeMounts"] if one["name"] == "device-plugins"]
-        assert Path(mount["mountPath"]) == DEVICES.parent
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == "kubelet"]
+        assert Path(mount["mountPath"]) == FOLDER == DEVICES.parent.parent
 
 
 def test_waiting_pod_does_not_block_the_daemonset_update(objects) -> None:
@@ -398,6 +399,9 @@ def test_node_runtime_has_least_privilege(objects) -> None:
         ("nodes/status", "patch"),
         ("pods", "list"),
         ("pods", "watch"),
+        ("resourceslices", "get"),
+        ("resourceslices", "list"),
+        ("resourceslices", "watch"),
         ("events", "create"),
         ("events", "patch"),
     }
@@ -414,14 +418,11 @@ def test_node_runtime_has_least_privilege(objects) -> None:
     }
 
 
-def test_node_runtime_reads_what_a_dra_driver_offers_only_where_one_serves_or_served_pools(objects) -> None:
+def test_node_runtime_deletes_slices_and_reads_claims_only_where_a_driver_serves_or_served_pools(objects) -> None:
     claims = replace(MIG_MANAGER, name="claims", values=MIG_MANAGER.values | {"hasClaims": True})
     without, with_claims = (rights(objects(each)["ClusterRole", "", "gpushare-node"]) for each in (MIG_MANAGER, claims))
     assert with_claims - without == {
         ("resourceslices", "delete"),
-        ("resourceslices", "get"),
-        ("resourceslices", "list"),
-        ("resourceslices", "watch"),
         ("resourceclaims", "get"),
         ("deviceclasses", "get"),
     }

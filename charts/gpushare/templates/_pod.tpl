@@ -145,8 +145,7 @@ are AMD's: these are read in sysfs, and nothing of NVIDIA's runtime is asked for
 {{- end }}
 
 {{/*
-Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, whether the GPUs are AMD's, whether pods
-have claims).
+Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.mounts" -}}
 {{- if index . 1 -}}
@@ -162,17 +161,12 @@ have claims).
 {{- end }}
 - name: state
   mountPath: /var/lib/gpushare
-{{- if index . 2 }}
-# Kubelet replaces its list of claims, so that its folder is mounted; what it unmounts there must not stay mounted here.
+# What kubelet gave to pods, by device plugins and by claims, whichever of them the pool has. Kubelet replaces its list of claims, so
+# that its folder is mounted; what it unmounts there must not stay mounted here.
 - name: kubelet
   mountPath: /var/lib/kubelet
   mountPropagation: HostToContainer
   readOnly: true
-{{- else }}
-- name: device-plugins
-  mountPath: /var/lib/kubelet/device-plugins
-  readOnly: true
-{{- end }}
 - name: tmp
   mountPath: /tmp
 {{- if index . 0 }}
@@ -188,7 +182,7 @@ have claims).
 
 {{/*
 Kubelet's folder is where kubelet was told; inside the container it is always the usual one. What only observes keeps nothing on the host. Takes (root, MPS wanted,
-whether it observes, whether the GPUs are AMD's, whether pods have claims).
+whether it observes, whether the GPUs are AMD's).
 */}}
 {{- define "gpushare.volumes" -}}
 {{- if index . 3 -}}
@@ -211,17 +205,10 @@ whether it observes, whether the GPUs are AMD's, whether pods have claims).
     path: /var/lib/gpushare
     type: DirectoryOrCreate
   {{- end }}
-{{- if index . 4 }}
 - name: kubelet
   hostPath:
     path: {{ (index . 0).Values.kubeletRoot | quote }}
     type: Directory
-{{- else }}
-- name: device-plugins
-  hostPath:
-    path: {{ printf "%s/device-plugins" (index . 0).Values.kubeletRoot | quote }}
-    type: Directory
-{{- end }}
 - name: tmp
   emptyDir:
     sizeLimit: 16Mi
@@ -306,12 +293,12 @@ containers:
       - name: tenancy
         mountPath: /etc/gpushare
         readOnly: true
-      {{- include "gpushare.mounts" (list false $amd (and $root.Values.hasClaims (not $amd))) | nindent 6 }}
+      {{- include "gpushare.mounts" (list false $amd) | nindent 6 }}
 volumes:
   # Without it no pod is evicted.
   - name: tenancy
     configMap:
       name: gpushare-tenancy
       optional: true
-  {{- include "gpushare.volumes" (list $root false "" $amd (and $root.Values.hasClaims (not $amd))) | nindent 2 }}
+  {{- include "gpushare.volumes" (list $root false "" $amd) | nindent 2 }}
 {{- end }}

@@ -9,13 +9,16 @@ from pathlib import Path
 
 from gpushare_node import vendors
 from gpushare_node.adapters.host.state_dir import Published
-from gpushare_node.adapters.kube.cluster import PodView
+from gpushare_node.adapters.kube.cluster import Cluster, PodView
 from gpushare_node.contract.policy import Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
-from gpushare_node.reporting.outcome import Unmet
+from gpushare_node.reporting.outcome import Unmet, join_first
 
 NO_CHECKPOINT = "kubelet has no checkpoint of its devices"
 """The message if there is no checkpoint."""
+
+_MAX_NAMED = 3
 
 DEVICES = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
 """Where kubelet remembers what device plugins gave to pods."""
@@ -146,6 +149,21 @@ class NodeBackend(Struct):
         `pods` are the platform's.
         """
         return ""
+
+
+def find_rival(cluster: Cluster, policy: Policy, is_served: Callable[[str], bool]) -> Unmet | None:
+    """Return whether a DRA driver offers the GPUs of a node of device plugins too: neither knows what the other gave.
+
+    ClusterError. Its slices are read only if a program may serve the driver on the host, so that other nodes cost no request.
+    """
+    driver = vendors.of(policy.vendor).slices_driver
+    if policy.backend.has_claims or not is_served(driver):
+        return None
+    names = [one.name for one in cluster.slices(driver) if one.devices]
+    if not names:
+        return None
+    text = f"the DRA driver {driver} also offers the node's GPUs: ResourceSlice {join_first(names, _MAX_NAMED)}"
+    return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=text)
 
 
 class KubeletFiles(Struct, frozen=False):

@@ -238,6 +238,7 @@ class EnforcerFactory(Struct, frozen=False):
             tenants=self.tenants,
             backend=backend_of(policy, self.api, run.clock),
             node_annotations=node_annotations,
+            is_served=is_driver_served,
             mps=_mps(pods, self.tenants, policy) if policy.mode.has_daemon and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)

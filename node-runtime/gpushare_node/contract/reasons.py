@@ -224,8 +224,8 @@ class ConditionReason(Enum):
     )
     BACK_END_RUNNING = _not(
         "BackEndRunning",
-        "The device plugin or the DRA driver still offers the node's GPUs, although the label gpushare.dev/backend does not "
-        "permit it.",
+        "The device plugin or the DRA driver offers the node's GPUs, although the label gpushare.dev/backend does not permit "
+        "it. Neither knows what the other gave to pods.",
         "Wait for the pods in the message to end. If the message names no pod but says that no plugin has registered a "
         "resource, kubelet has failed to remove it: run the commands in the message. If pods stay, their DaemonSet ignores "
         "the label: install the device plugin and the DRA driver with the bundle's values. One that another tool installed "

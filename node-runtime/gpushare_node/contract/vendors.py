@@ -32,6 +32,8 @@ class VendorNames(Struct):
     """With any of which the names of the resources of parts of a GPU begin."""
     dra_driver: str
     """Its DRA driver, as claims name it; empty if claims of it are not understood."""
+    slices_driver: str
+    """Its DRA driver, as ResourceSlices name it, whether or not its claims are understood."""
     uuids: tuple[str, ...]
     """The prefixes of device ids that identify a device for certain."""
 
@@ -110,6 +112,7 @@ NVIDIA = VendorNames(
     whole_gpu="nvidia.com/gpu",
     partitions=("nvidia.com/mig-",),
     dra_driver="gpu.nvidia.com",
+    slices_driver="gpu.nvidia.com",
     uuids=("GPU-", "MIG-"),
     plugin_label="nvidia.com/device-plugin.config",
     layout_label="nvidia.com/mig.config",
@@ -159,6 +162,7 @@ AMD = VendorNames(
     partitions=("amd.com/spx_", "amd.com/dpx_", "amd.com/tpx_", "amd.com/qpx_", "amd.com/cpx_"),
     # Its plugin's ids are PCI addresses and names of platform devices, which other GPUs get after a change or a reboot.
     dra_driver="",
+    slices_driver="gpu.amd.com",
     uuids=(),
     plugin_label="",
     layout_label="dcm.amd.com/gpu-config-profile",

@@ -155,7 +155,8 @@ def restore_debts(debts: Debts, now: float) -> GuardState:
 class Adapters(Struct):
     """What an enforcer reads and acts upon. It does not share `processes` and `driver`; `mps` None if MPS is not used.
 
-    `node_annotations` None: this enforcer does not follow the Node object.
+    `node_annotations` None: this enforcer does not follow the Node object. `is_served` returns whether a program may serve this
+    DRA driver on the host.
     """
 
     driver: BoundedDriver
@@ -169,6 +170,7 @@ class Adapters(Struct):
     mps: MpsControl | None = None
     node_annotations: NodeAnnotations | None = None
     wall: Callable[[], float] = wall_seconds
+    is_served: Callable[[str], bool] = lambda _: True
 
 
 class EnforcerConfig(Struct):

@@ -11,7 +11,7 @@ from functools import partial
 
 from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, platform_pods
-from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError
+from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, find_rival
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
@@ -192,6 +192,6 @@ class OfferWatch(Struct, frozen=False):
         if found is None and policy.is_on_demand and checkpoint is not None:
             return self._instances.find(surveys, checkpoint.allocations, now)
         if found is None:
-            return None
+            return find_rival(self.cluster, policy, adapters.is_served)
         pods = platform_pods(adapters.pods.pods(), adapters.tenants.find().platform)
         return replace(found, message=found.message + adapters.backend.explain(pods, policy))

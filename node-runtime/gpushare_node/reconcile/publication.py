@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpushare_node import membership
 from gpushare_node.adapters.host.state_dir import Published
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, Eviction, NodeView, PodView
-from gpushare_node.backends.backend import CheckpointError, NodeBackend
+from gpushare_node.backends.backend import CheckpointError, NodeBackend, find_rival
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
@@ -92,7 +92,8 @@ class ProfilePublication(Struct, frozen=False):
         mismatch = backend.find_mismatch(self.desired, self.devices, registered, node.allocatable)
         if mismatch is not None and mismatch.is_stale:
             self._flip_in_time(node)
-        return mismatch or self._find_former(registered)
+        context = self.context
+        return mismatch or self._find_former(registered) or find_rival(context.cluster, self.policy, context.deps.is_served)
 
     def _find_former(self, registered: Mapping[str, frozenset[str]]) -> Unmet | None:
         """Return whether the plugin still has its former config: two configs can offer the same ids with other limits.

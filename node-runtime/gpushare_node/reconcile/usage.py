@@ -14,11 +14,11 @@ from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.gpus.view import GpuView
 from gpushare_node.partition.plan import GpuPlan
 from gpushare_node.reporting.outcome import join_first
-from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, of
+from gpushare_node.vendors import DRA_DRIVERS, UUIDS, is_gpu_resource, names_gpus, of
 from gpushare_node.vendors.driver import GpuInfo
 
 _MAX_NAMED = 5
-_ANY, _NOT_IN_CHECKPOINT, _UNPREPARED = "any", "not_listed", "unprepared"
+_ANY, _NOT_IN_CHECKPOINT, _UNLISTED_CLAIM, _UNPREPARED = "any", "not_listed", "unlisted_claim", "unprepared"
 _PART = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]")
 """What other programs call a part of a GPU contains the UUID of one and more; which GPU it is they decide themselves."""
 _INSTANCE = re.compile("gpu-[0-9]+-mig-.+-([0-9]+)-([0-9]+)")
@@ -26,6 +26,7 @@ _INSTANCE = re.compile("gpu-[0-9]+-mig-.+-([0-9]+)-([0-9]+)")
 _UNKNOWN = {
     _ANY: f"{NO_CHECKPOINT}, so any pod that requests GPUs may hold any of them",
     _NOT_IN_CHECKPOINT: "a running pod that requests GPUs is not in kubelet's checkpoint, and may hold any of them",
+    _UNLISTED_CLAIM: "a pod has a claim that is not in kubelet's list of claims, and may hold any GPU",
 }
 """The device of a pod whose devices are unknown, and why. It is no UUID, so the pod blocks every GPU."""
 
@@ -103,7 +104,8 @@ def without_lost(holders: Iterable[DeviceHolder], view: GpuView) -> tuple[Device
 def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozenset[str]) -> Iterator[DeviceHolder]:
     """Yield the pods of which the checkpoint lacks what they request, as holders of an unknown device.
 
-    `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers.
+    `listed` are the uids of pods with devices. The checkpoint lists a pod's claims one by one, whatever their drivers. A
+    running pod has its claims, also if kubelet's list is missing: a DRA driver may serve the GPUs of any node.
     """
     device = _NOT_IN_CHECKPOINT if checkpoint.is_there else _ANY
     claims = {(one.pod_uid, one.claim.name) for one in checkpoint.allocations if one.claim is not None}
@@ -113,13 +115,13 @@ def _find_asking(checkpoint: Checkpoint, pods: Iterable[PodView], listed: frozen
         is_running = pod.phase == "Running"
         resources = claimed = frozenset[str]()
         if (is_running or not checkpoint.is_there) and listed.isdisjoint(pod.uids):
-            resources = frozenset(filter(is_gpu_resource, pod.resources))
-        if (is_running if checkpoint.has_claims else not checkpoint.is_there) and any(
+            resources = frozenset(filter(names_gpus, pod.resources))
+        if (is_running or not (checkpoint.has_claims or checkpoint.is_there)) and any(
             claims.isdisjoint((uid, claim.name) for uid in pod.uids) for claim in pod.claims
         ):
             claimed = DRA_DRIVERS
         if resources or claimed:
-            held = frozenset({device})
+            held = frozenset([device] * bool(resources) + [_UNLISTED_CLAIM] * bool(claimed))
             yield DeviceHolder(pod_uid=pod.uids[0], pod=pod, devices=held, resources=resources | claimed, claimed=claimed)
 
 

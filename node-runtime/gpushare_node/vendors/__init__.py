@@ -24,7 +24,7 @@ DEVICE_MAJORS = frozenset(one.device_major for one in _ALL if one.device_major i
 DEVICE_FILES = tuple(one.device_files for one in _ALL)
 _READ_ONCE = tuple(prefix for one in _ALL if one.restarted for prefix in one.gpu_resources)
 DRA_DRIVERS = frozenset(one.dra_driver for one in _ALL if one.dra_driver)
-_GPU_RESOURCES = (*(prefix for one in _ALL for prefix in one.gpu_resources), *DRA_DRIVERS, CLASS_PREFIX)
+_GPU_RESOURCES = (*(prefix for one in _ALL for prefix in one.gpu_resources), *(one.slices_driver for one in _ALL), CLASS_PREFIX)
 
 
 def of(vendor: Vendor) -> VendorNames:

@@ -14,6 +14,7 @@ from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.tenancy import TenancyFile
 from gpushare_node.adapters.kube import cluster
 from gpushare_node.adapters.kube.cluster import Event, Eviction, PodView
+from gpushare_node.adapters.kube.slices import SliceView
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.backends.device_plugin import DevicePlugin, read_checkpoint
 from gpushare_node.contract.policy import Policy, read
@@ -115,6 +116,10 @@ class RecordedCluster(cluster.Cluster):
     evicted: list[PodView] = field(default_factory=list)
     forced: int = 0
     answer: Eviction = Eviction.EVICTED
+    listed: tuple[SliceView, ...] = ()
+
+    def slices(self, driver: str) -> tuple[SliceView, ...]:
+        return self.listed
 
     def record_event(self, event: Event) -> None:
         self.events.append(event)

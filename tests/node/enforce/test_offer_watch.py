@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL
+from gpushare_node.adapters.kube.slices import SliceDevice, SliceView
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Mps
@@ -61,6 +62,17 @@ def test_unexpected_advertised_resources_are_reported_within_a_minute(
     ready.api.view = VIEW
     ready.run(MINUTE)
     assert word(ready) == "Ready"
+
+
+def test_dra_driver_beside_the_plugin_is_reported_and_no_label_is_flipped(ready: EnforcementLoop) -> None:
+    device = SliceDevice(name="gpu-0", type="gpu", profile="", uuid=ready.enforcement.fake_nvml.uuid(0))
+    slice_ = SliceView(name="0-gpu.nvidia.com-n1", node="node", pool="node", generation=1, count=1, devices=(device,))
+    ready.api.listed = (slice_,)
+    ready.run(MINUTE)
+    assert (word(ready), "0-gpu.nvidia.com-n1" in ready.api.said[-1][1]) == ("BackEndRunning", True)
+    ready.api.listed = (replace(slice_, devices=()),)
+    ready.run(MINUTE)
+    assert (word(ready), ready.api.applied) == ("Ready", [])
 
 
 class FollowedNode:

@@ -35,10 +35,11 @@ def test_without_a_checkpoint_a_pod_that_asks_for_gpus_may_hold_any(node: LoopNo
 
 
 @pytest.mark.failure_case(118)
-def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode) -> None:
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "volcano.sh/vgpu-number", "example.org/gpu"])
+def test_a_pod_that_runs_and_is_not_in_the_checkpoint_may_hold_any(node: LoopNode, resource: str) -> None:
     """Kubelet has lost its file and written another with the plugin's next registration; the pod sleeps."""
     node.run(mig(SEVEN))
-    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={"nvidia.com/mig-1g.5gb": 1})
+    node.api.add_pod("sleeper", namespace="science", node=NAME, limits={resource: 1})
     node.fake_nvml.forget_calls()
     outcome = node.run(DESIRED)
     assert (outcome.reason, "science/sleeper" in outcome.message) == (ConditionReason.GPU_BUSY, True)

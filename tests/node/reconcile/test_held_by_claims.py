@@ -40,7 +40,10 @@ def test_a_pod_holds_the_devices_of_its_claims_until_they_are_no_longer_prepared
         ({"has_claims": True, "is_there": False}, "Pending", False),
         ({"has_claims": True}, "Failed", False),
         ({"has_claims": False, "is_there": False}, "Pending", True),
-        ({"has_claims": False}, "Running", False),
+        ({"has_claims": False, "is_there": False}, "Running", True),
+        ({"has_claims": False}, "Running", True),
+        ({"has_claims": False}, "Pending", False),
+        ({"has_claims": False}, "Succeeded", False),
     ],
     ids=[
         "lost by kubelet",
@@ -48,7 +51,10 @@ def test_a_pod_holds_the_devices_of_its_claims_until_they_are_no_longer_prepared
         "not prepared, no plugin",
         "ended",
         "no list of claims",
-        "a kubelet without claims",
+        "no list of claims, running",
+        "a missing list is no proof",
+        "not started beside the plugin's",
+        "ended without a list",
     ],
 )
 def test_a_pod_with_a_claim_that_kubelet_does_not_list_may_hold_any_device(

@@ -52,7 +52,7 @@ class SettingChange(Struct):
 
 
 class FileDiff(Struct):
-    """One file. `settings` for a changed YAML file, at most MOST_SETTINGS; `more` counts the others.
+    """One file. `settings` for a changed YAML file, at most MAX_SETTINGS; `more` counts the others.
 
     `is_configmap`: it changes nothing in the cluster except ConfigMaps of ours and quotas.
     """

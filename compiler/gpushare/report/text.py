@@ -200,6 +200,7 @@ def csv_text(report: Report) -> str:
     writer = csv.writer(text, lineterminator="\n")
     for one in (part for section in report.sections for part in section.parts):
         if isinstance(one, Table) and Format.CSV in one.where:
-            writer.writerow([each.header for each in one.columns])
-            writer.writerows([each.value(row) for each in one.columns] for row in one.rows)
+            columns = [each for each in one.columns if Format.CSV in each.where]
+            writer.writerow([each.header for each in columns])
+            writer.writerows([each.value(row) for each in columns] for row in one.rows)
     return text.getvalue()

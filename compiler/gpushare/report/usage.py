@@ -1,6 +1,6 @@
 """`gpushare usage`: what namespaces held and used, what pools offered, and which hours are not counted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -10,7 +10,7 @@ from gpushare.render.monitoring import showback
 from gpushare.report.document import NUMBER, TEXT, Document, Member, Shape, array, by_name, optional, record, words
 from gpushare.report.model import Column, Format, Lines, Report, Table, bare
 from gpushare.study.measured.usage_report import Amounts, Gap, MetricGaps, PoolUsage, ShareHours, UsageReport, Use
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 
 _MAX_GAPS = 3
 _ROUNDING = 1 + 1e-6
@@ -34,13 +34,6 @@ class UsageLine(Struct):
         return self.pool.held.get(self.resource)
 
 
-class CsvLine(Struct):
-    """What a namespace held of a resource of a pool, or without one the memory that it used."""
-
-    use: Use
-    held: ShareHours | None
-
-
 def _fraction(line: UsageLine) -> str:
     fraction = line.held / line.offered if line.offered and line.held is not None else None
     return "-" if fraction is None or fraction > _ROUNDING else f"{100 * fraction:.0f} %"
@@ -58,62 +51,67 @@ POOLS: tuple[Column[UsageLine], ...] = (
 def report(found: UsageReport, name: str) -> Report:
     """Return the report. `name` is the cluster's."""
     lines = [UsageLine(pool=pool, resource=one) for pool in found.pools for one in sorted({*pool.offered, *pool.held})]
+    columns = tuple(_columns(found))
     period = f"  {moment(found.start)} to {moment(found.end)} (UTC), {found.hours} hours"
     return Report(
         sections=(
             bare(Lines(lead=name, lines=[period])),
-            bare(_uses(found) if found.uses else Lines(lines=["no namespace held shares or used memory"])),
+            bare(_uses(found, columns) if found.uses else Lines(lines=["no namespace held shares or used memory"])),
             bare(Table(columns=POOLS, rows=lines)),
             bare(Lines(lines=list(notes(found)), indent=0)),
-            bare(Table(columns=_csv_columns(found), rows=list(_csv_lines(found)), where=Format.CSV)),
+            bare(Table(columns=columns, rows=list(_by_resource(found)), where=Format.CSV)),
         ),
         document=partial(DOCUMENT.write, _Named(name=name, found=found)),
     )
 
 
-def _uses(found: UsageReport) -> Table[Use]:
-    columns: tuple[Column[Use], ...] = (
-        Column(header="NAMESPACE", value=lambda use: use.namespace),
-        Column(header="POOL", value=lambda use: use.pool or "-"),
-        Column(
-            header="SHARE-HOURS",
-            value=lambda use: ", ".join(f"{vendors.short(one.resource)}: {_number(one.hours)}" for one in use.held) or "-",
-        ),
-        Column(header="GPU-HOURS", value=lambda use: _number(use.gpus), is_number=True),
-        Column(header="GIB-HOURS", value=lambda use: _number(use.memory), is_number=True),
-    )
+def _columns(found: UsageReport) -> Iterator[Column[Use]]:
+    """Yield the columns of what namespaces held and used: an entry is all that a column of tables and CSV needs."""
     currencies = _prices(found)
-    if not currencies:
-        return Table(columns=columns, rows=found.uses)
-    cost: Column[Use] = Column(
-        header=" ".join(filter(None, ("COST", *currencies))), value=lambda use: _number(use.cost), is_number=True
+    yield Column(header="from", value=lambda _: moment(found.start), where=Format.CSV)
+    yield Column(header="to", value=lambda _: moment(found.end), where=Format.CSV)
+    yield from _column("NAMESPACE", lambda use: use.namespace)
+    yield from _column("POOL", lambda use: use.pool)
+    yield Column(
+        header="SHARE-HOURS",
+        value=lambda use: ", ".join(f"{vendors.short(one.resource)}: {_number(one.hours)}" for one in use.held) or "-",
     )
+    yield Column(header="resource", value=lambda use: "".join(one.resource for one in use.held), where=Format.CSV)
+    yield Column(header="share_hours", value=lambda use: "".join(_exact(one.hours) for one in use.held), where=Format.CSV)
+    yield from _amount("GPU-HOURS", lambda use: use.gpus)
+    yield from _amount("GIB-HOURS", lambda use: use.memory)
+    yield from _amount("COST", lambda use: use.cost, " ".join(currencies), where=Format.ANY if currencies else Format.CSV)
+    yield Column(header="currency", value=lambda _: "".join(currencies), where=Format.CSV)
+
+
+def _column(header: str, value: Callable[[Use], str]) -> Iterator[Column[Use]]:
+    """Yield a column of words, as tables and as CSV have it."""
+    yield Column(header=header, value=lambda use: value(use) or "-")
+    yield Column(header=header.lower(), value=value, where=Format.CSV)
+
+
+def _amount(
+    header: str, value: Callable[[Use], float | None], unit: str = "", where: Format = Format.ANY
+) -> Iterator[Column[Use]]:
+    """Yield a column of amounts: rounded in tables, exact in CSV."""
+    if Format.TEXT in where:
+        yield Column(header=f"{header} {unit}".strip(), value=lambda use: _number(value(use)), is_number=True)
+    yield Column(header=header.lower().replace("-", "_"), value=lambda use: _exact(value(use)), where=Format.CSV)
+
+
+def _uses(found: UsageReport, columns: Sequence[Column[Use]]) -> Table[Use]:
+    currencies = _prices(found)
     total = _number(sum(use.cost or 0.0 for use in found.uses))
-    note = f"cost in all: {' '.join(filter(None, (total, *currencies)))}"
-    return Table(columns=(*columns, cost), rows=found.uses, note=note)
+    note = f"cost in all: {' '.join(filter(None, (total, *currencies)))}" if currencies else ""
+    return Table(columns=columns, rows=found.uses, note=note)
 
 
-def _csv_columns(found: UsageReport) -> tuple[Column[CsvLine], ...]:
-    currency = "".join(_prices(found))
-    return (
-        Column(header="from", value=lambda _: moment(found.start)),
-        Column(header="to", value=lambda _: moment(found.end)),
-        Column(header="namespace", value=lambda line: line.use.namespace),
-        Column(header="pool", value=lambda line: line.use.pool),
-        Column(header="resource", value=lambda line: line.held.resource if line.held else ""),
-        Column(header="share_hours", value=lambda line: _exact(line.held.hours if line.held else None)),
-        Column(header="gpu_hours", value=lambda line: _exact(line.held.gpus if line.held else None)),
-        Column(header="gib_hours", value=lambda line: _exact(None if line.held else line.use.memory)),
-        Column(header="cost", value=lambda line: _exact(line.held.cost if line.held else None)),
-        Column(header="currency", value=lambda _: currency),
-    )
-
-
-def _csv_lines(found: UsageReport) -> Iterator[CsvLine]:
+def _by_resource(found: UsageReport) -> Iterator[Use]:
+    """Yield what CSV has a line of: what is held of each resource, then the memory that was used."""
     for use in found.uses:
-        yield from (CsvLine(use=use, held=one) for one in use.held)
+        yield from (replace(use, held=(one,), memory=None) for one in use.held)
         if use.memory is not None:
-            yield CsvLine(use=use, held=None)
+            yield replace(use, held=())
 
 
 def _is_exceeded(pool: PoolUsage) -> bool:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpushare.intent.gitops import TOOLS
-from gpushare.render.gitops import tools
+from gpushare.render import gitops
 from tests.compiler.bundle.test_renamed import EXAMPLES
 from tests.support.paths import ROOT
 
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 def test_every_tool_can_be_written_and_left() -> None:
     schema = json.loads((ROOT / "compiler/gpushare/schemas/intent.v1.json").read_text(encoding="utf-8"))
     assert set(schema["definitions"]["gitops"]["properties"]) == set(TOOLS)
-    assert sorted(tool.key for tool in tools.TOOLS) == sorted(TOOLS)
+    assert sorted(tool.key for tool in gitops.TOOLS) == sorted(TOOLS)
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -71,7 +71,7 @@ SUITES = (
     replace(
         _CLUSTER,
         name="gitops",
-        title="Argo CD and Flux on a real cluster",
+        title="GitOps tools on a real cluster",
         folders=("tests/e2e/gitops",),
         distribution=("-n", "2", "--dist", "loadfile"),
         tools=_CLUSTER.tools | {"git": "git", "redis-server": "redis-server"},

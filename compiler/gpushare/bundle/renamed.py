@@ -1,4 +1,4 @@
-"""GS795: a cluster that Argo CD or Flux syncs already gets another name, and with it other objects. Reads no files.
+"""GS795: a cluster that a GitOps tool syncs already gets another name, and with it other objects. Reads no files.
 
 Both tools delete an object that leaves the repository together with what it installed; the former names do leave it.
 """

@@ -7,29 +7,29 @@ from gpushare.bundle import admission, lock
 from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
+from gpushare.intent import gitops as gitops_facts
 from gpushare.intent import stacks as vendor_stacks
 from gpushare.intent.types import NvidiaStack
+from gpushare.offering.partitioners.mig_parted import ALL_DISABLED
 from gpushare.render import (
     autoscaling,
     chart,
     cloud,
     existing,
+    gitops,
     images,
-    mig_parted,
-    namespace,
     observing,
-    profiles,
     readme,
     values,
     vgpu,
 )
-from gpushare.render.gitops import tools
 from gpushare.render.gitops.tool import Inputs
 from gpushare.render.monitoring import artifacts as monitoring
 from gpushare.render.stacks import STACKS, dra
 from gpushare.render.steps import leaving
 from gpushare.resolved import policy
 from gpushare.resolved.plan import Plan
+from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.struct import replace
 
 _HEADER = "Written by gpushare from the cluster's intent; edits are lost."
@@ -84,7 +84,7 @@ def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[
         for vendor in new_lock.vendors
     }
     left = dra.former_classes(plan, new_lock.dra)
-    steps = leaving.next_steps(plan, tools.of(plan))
+    steps = leaving.next_steps(plan, gitops.of(plan))
     return chart.values(plan, policies, steps, namespaces, _lookups(plan), left=left, has_claims=new_lock.has_dra)
 
 
@@ -98,7 +98,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     chart_values = _chart_values(plan, new_lock, policies)
     upstream_values = values.upstream_values(plan, has_dra=new_lock.has_dra)
     observes = plan.intent.observes
-    synced_by = tools.every(plan)
+    synced_by = gitops.every(plan)
     removal = (line for stack in STACKS for line in stack.removal(plan, new_lock))
     more = (*(line for tool in synced_by for line in tool.section()), *removal, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
@@ -106,10 +106,11 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     text = (
         observing.readme(plan, more)
         if observes
-        else readme.readme(plan, more, tools.of(plan), tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
+        else readme.readme(plan, more, gitops.of(plan), tuple(vgpu.pools(plan)), has_cloud=snippets is not None)
     )
     yield Artifact(path="README.md", text=text)
-    for path, item in namespace.namespaces(plan).items():
+    namespaces = {file: _namespace(name) for file, name in gitops_facts.namespaces(plan.intent).items()}
+    for path, item in namespaces.items():
         yield _yaml(path, item)
     yield from chart.static_files(
         has_monitoring=any(monitoring.objects(plan)),
@@ -141,7 +142,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
     driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
     inputs = Inputs(
-        namespaces=namespace.namespaces(plan),
+        namespaces=namespaces,
         upstream_values=upstream_values,
         driver_values=driver_values,
         has_claims=new_lock.has_dra,
@@ -164,11 +165,10 @@ def _autoscaling(plan: Plan) -> Iterator[Artifact]:
 
 def _generated(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     """Yield the files that the chart's templates read, beside the policies."""
-    for key, text in profiles.profiles(new_lock).items():
+    for key, text in _profiles(new_lock).items():
         yield Artifact(path=f"chart/files/profiles/{key}.yaml", text=text)
-    mig_configs = mig_parted.config(plan, new_lock)
-    if mig_configs:
-        yield Artifact(path="chart/files/mig-parted/config.yaml", text=mig_configs)
+    if plan.intent.platform.partitioner is Partitioner.MIG_MANAGER:
+        yield Artifact(path="chart/files/mig-parted/config.yaml", text=_mig_configs(new_lock))
     vgpu_configs = vgpu.config(plan, new_lock)
     if vgpu_configs:
         yield Artifact(path=vgpu.FILE, text=vgpu_configs)
@@ -179,6 +179,31 @@ def _generated(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         yield _yaml(path, document)
 
 
+def _profiles(new_lock: Lock) -> dict[str, str]:
+    """Return the device plugin's configs in use, and former ones that nodes may still have, as text, by key."""
+    return {key: emit.yaml_text(config) for key, config in new_lock.profiles.every().items()}
+
+
+def _mig_configs(new_lock: Lock) -> str:
+    """Return the MIG configs for mig-manager.
+
+    One config that mig-parted cannot parse makes the whole file unusable, and a node whose label names a missing config fails.
+    So former configs are kept, and the file always has `all-disabled`, which the operator sets on every node without a label.
+    """
+    configs = {ALL_DISABLED.name: list(ALL_DISABLED.entries)} | new_lock.mig_configs.every()
+    return emit.yaml_text({"version": "v1", "mig-configs": dict(sorted(configs.items()))})
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    """Return a namespace of our chart or, if it has another, of an upstream chart: beside the charts and never in them.
+
+    A chart that owns its namespace fails on an existing one and deletes it on uninstall. GPU pods need host paths, so Pod
+    Security must be `privileged` there.
+    """
+    levels = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("audit", "enforce", "warn")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": levels}}
+
+
 def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Iterator[Artifact]:
     match plan.intent.platform.stack:
         case NvidiaStack.GPU_OPERATOR | NvidiaStack.DEVICE_PLUGIN as stack:
@@ -186,7 +211,7 @@ def _stack(plan: Plan, new_lock: Lock, upstream_values: dict[str, Any]) -> Itera
             yield _yaml(f"{stack.value}/restore-values.yaml", values.restoring_values(plan))
         case NvidiaStack.EXISTING:
             if plan.intent.copies_config_map:
-                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(profiles.profiles(new_lock)))
+                yield Artifact(path="existing/configmap.yaml", text=existing.config_map(_profiles(new_lock)))
             yield Artifact(path="existing/README.md", text=existing.steps(plan))
         case NvidiaStack.NONE:
             pass

@@ -265,7 +265,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 
 @rule("GS754")
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
-    """A chart of AMD's in a bundle that Argo CD or Flux sync."""
+    """A chart of AMD's in a bundle that a GitOps tool syncs."""
     intent = context.intent
     has_chart = _stack(context).stack is not AmdStack.EXISTING and not intent.observes and any(_pools(context))
     for tool in intent.gitops if has_chart else ():

@@ -13,7 +13,9 @@ from tests.support.paths import ROOT
 
 __all__ = ["call"]
 
-EXAMPLES = {"argocd": "15-argocd", "flux": "16-flux"}
+_FOLDERS = sorted((ROOT / "examples").iterdir())
+EXAMPLES = {key: one.name for key, tool in gitops.TOOLS.items() for one in _FOLDERS if (one / "bundle" / tool.root).is_file()}
+"""An example of each tool."""
 
 
 @pytest.fixture(params=EXAMPLES)

@@ -12,6 +12,7 @@ from gpushare.compare.sides import Side
 from gpushare.core.diagnostics import is_error
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Catalog
+from gpushare.facts.nodes.clouds import CLOUDS, Cloud
 from gpushare.intent import reader
 from gpushare.resolved.plan import Plan
 
@@ -64,3 +65,12 @@ def side(bundle: dict[str, str]) -> Side:
 def document(bundle: dict[str, str], path: str) -> Any:
     """A YAML file of the bundle."""
     return yaml.safe_load(bundle[path])
+
+
+TAINTING = [cloud for cloud in CLOUDS if cloud.startup_taint]
+"""The clouds that say how new nodes get the start-up taint."""
+
+
+def label_of(cloud: Cloud) -> str:
+    """A label by which a pool selects a node pool of the cloud."""
+    return cloud.pool_label or f"{cloud.domain}/pool"

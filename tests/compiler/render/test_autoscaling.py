@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from gpushare.facts.nodes import taints
+from gpushare.facts.nodes.clouds import Cloud
 from gpushare.intent.types import Autoscaler
-from tests.compiler.render.compiled import POOLS, document, files
+from tests.compiler.render.compiled import POOLS, TAINTING, document, files, label_of
 
 SELECTS = "nodes: {matchLabels: {p: dense}, expected: 3}"
 DEFAULT, AUTOSCALED = taints.of(None), taints.of(Autoscaler.CLUSTER_AUTOSCALER)
@@ -88,18 +89,9 @@ def test_an_unknown_label_gets_every_form_once() -> None:
 @pytest.mark.parametrize(
     ("autoscaler", "key"), [("karpenter", DEFAULT.not_ready), ("cluster-autoscaler", AUTOSCALED.not_ready)]
 )
-@pytest.mark.parametrize(
-    "label",
-    [
-        "cloud.google.com/gke-nodepool",
-        "eks.amazonaws.com/nodegroup",
-        "kubernetes.azure.com/agentpool",
-        "k8s.scaleway.com/pool-name",
-        "node.cluster.x-k8s.io/pool",
-    ],
-)
-def test_the_commands_set_the_key_of_the_pool(label: str, autoscaler: str, key: str) -> None:
-    text = bundle(autoscaler, label)["nodes/cloud.md"]
+@pytest.mark.parametrize("cloud", TAINTING, ids=lambda cloud: cloud.name)
+def test_the_commands_set_the_key_of_the_pool(cloud: Cloud, autoscaler: str, key: str) -> None:
+    text = bundle(autoscaler, label_of(cloud))["nodes/cloud.md"]
     assert text.count(key) >= 2
     other = ({DEFAULT.not_ready, AUTOSCALED.not_ready} - {key}).pop()
     assert other not in text

@@ -7,7 +7,8 @@ import yaml
 
 from gpushare import __version__
 from gpushare.facts.catalog.image_registry import reference
-from tests.compiler.render.compiled import POOLS, files
+from gpushare.facts.nodes.clouds import Cloud
+from tests.compiler.render.compiled import POOLS, TAINTING, files, label_of
 
 DIGEST = f"sha256:{'0f' * 32}"
 
@@ -183,23 +184,15 @@ def test_readme_warns_if_the_toolkit_is_not_managed(platform: str, told: bool) -
     assert ("The container toolkit's settings" in files("hpc", platform=platform)["README.md"]) is told
 
 
-@pytest.mark.parametrize(
-    ("label", "command"),
-    [
-        ("cloud.google.com/gke-nodepool", "gcloud container node-pools update gpus"),
-        ("eks.amazonaws.com/nodegroup", "--nodegroup-name gpus"),
-        ("kubernetes.azure.com/agentpool", "--name gpus"),
-        ("k8s.scaleway.com/pool-name", "scw k8s pool update"),
-        ("node.cluster.x-k8s.io/pool", "KubeadmConfigTemplate"),
-    ],
-)
-def test_a_pool_on_a_clouds_own_label_gets_the_command_for_the_start_up_taint(label: str, command: str) -> None:
+@pytest.mark.parametrize("cloud", TAINTING, ids=lambda cloud: cloud.name)
+def test_a_pool_on_a_clouds_own_label_gets_the_command_for_the_start_up_taint(cloud: Cloud) -> None:
+    label = label_of(cloud)
+    command = cloud.startup_taint.format(pool="gpus", POOL="GPUS", taint="gpushare.dev/not-ready")
     expression = f"{{key: {label}, operator: In, values: [gpus]}}"
     for nodes in (f"{{matchLabels: {{{label}: gpus}}}}", f"{{matchExpressions: [{expression}]}}"):
         bundle = files("hpc", hpc=POOLS["hpc"].replace("{matchLabels: {p: hpc}, expected: 2}", nodes))
         text = bundle["nodes/cloud.md"]
         assert command in text
-        assert "gpushare.dev/not-ready" in text
         assert "remove" in text.partition("## hpc")[2]
         assert bundle["README.md"].count("[nodes/cloud.md](nodes/cloud.md)") == 1
 

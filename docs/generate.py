@@ -9,7 +9,7 @@ import click
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
 from gpushare.facts.catalog import cards
-from gpushare.report import advice, comparison, drift, images, live_plan, simulation, size, status, usage
+from gpushare.report import advice, comparison, drift, images, live_plan, show, simulation, size, status, usage
 from gpushare.report import cards as cards_report
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -117,6 +117,7 @@ DOCUMENTS = (
     drift.DOCUMENT,
     images.DOCUMENT,
     live_plan.DOCUMENT,
+    show.DOCUMENT,
     simulation.DOCUMENT,
     size.DOCUMENT,
     size.COMPARISON,

@@ -9,7 +9,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
-from gpushare.render.offer import offer
+from gpushare.report.show import offer
 from tests.docs.test_modes import SECTIONS, intent
 from tests.support.paths import ROOT
 

@@ -33,7 +33,21 @@ from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Catalog, Geometry
 from gpushare.intent.types import NodeSelector
 from gpushare.report import pool_facts
-from gpushare.report.document import COUNT, FLAG, TEXT, Document, Member, Shape, array, by_name, fields, optional, record, words
+from gpushare.report.document import (
+    COUNT,
+    FLAG,
+    MONEY,
+    TEXT,
+    Document,
+    Member,
+    Shape,
+    array,
+    by_name,
+    fields,
+    optional,
+    record,
+    words,
+)
 from gpushare.report.effect_words import CHANGES, format_effect, headline, pods_disturbed, summary, verdict
 from gpushare.report.model import (
     MAX_NAMED,
@@ -397,7 +411,7 @@ def _placed(devices: Sequence[DevicePlan], change: GpuChange) -> Sequence[Device
 
 _NAME: Shape[str] = Shape(schema={"type": "string", "minLength": 1}, write=str)
 _ANY: Shape[Any] = Shape(schema={}, write=lambda value: value)
-_COST: Shape[float | None] = Shape(schema={"type": ["number", "null"], "minimum": 0}, write=lambda value: value)
+_COST = optional(MONEY)
 _STRATEGY: Shape[str | None] = Shape(schema={"enum": ["none", "single", "mixed", "", None]}, write=lambda value: value)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from typing import Any
 
 from gpushare.core import emit, units
 from gpushare.core.diagnostics import Finding
@@ -9,9 +10,23 @@ from gpushare.core.prices import Price, amount, exact
 from gpushare.core.units import MemoryTotals
 from gpushare.core.wording import join_first, join_words, layout_text, mib, pluralize
 from gpushare.facts import mig
-from gpushare.offering import backends, modes
-from gpushare.render import offer, readme
+from gpushare.offering import backends, claims, modes
+from gpushare.render import readme
 from gpushare.report import pool_facts
+from gpushare.report.document import (
+    COUNT,
+    MONEY,
+    POSITIVE,
+    TEXT,
+    Document,
+    Member,
+    Shape,
+    array,
+    by_name,
+    optional,
+    record,
+    words,
+)
 from gpushare.report.model import (
     POOL,
     RESOURCE,
@@ -34,7 +49,8 @@ from gpushare.report.pool_facts import known, ranges
 from gpushare.resolved import claim_plan, costs
 from gpushare.resolved.claim_plan import ClaimPlan
 from gpushare.resolved.costs import Costs
-from gpushare.resolved.plan import GpuLayout, Plan, PoolPlan, VmPool
+from gpushare.resolved.plan import DevicePlan, GpuLayout, Plan, PoolPlan, VmPool
+from gpushare_node.contract.names import IMPLICIT
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 _OBSERVE = "adoption: observe. This is what `enforce` would do; the bundle changes no node and no pod."
@@ -130,7 +146,7 @@ def report(plan: Plan, warnings: Sequence[Finding], prices: Mapping[str, Price] 
             *_quotas(quotas),
         ),
         footer=f" from intent {plan.digest.removeprefix('sha256:')[:12]}. Unknown numbers are “?”.",
-        document=partial(offer.offer, plan, prices),
+        document=partial(offer, plan, prices),
     )
 
 
@@ -359,3 +375,195 @@ def _quotas(lines: Sequence[QuotaLine]) -> Iterator[Section]:
         note = "Namespaces that are not listed are not limited."
         parts = (Lines(lines=[note], form=Form.MUTED, where=Format.PAGE), Table(title="Quotas", columns=QUOTAS, rows=lines))
         yield Section(id="quotas", title="Quotas", parts=parts)
+
+
+class OfferedPool(Struct):
+    """A pool with its plan, its price, and what all its GPUs cost for an hour."""
+
+    plan: Plan
+    pool: PoolPlan
+    price: Price | None
+    cost: float | None
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether NVIDIA's DRA driver serves it."""
+        return self.pool.pool.backend.has_claims
+
+    @property
+    def claims(self) -> Mapping[str, str]:
+        """Its templates of claims, each with its class."""
+        shapes = claims.shapes(self.pool.pool, self.pool.card, self.pool.kinds, self.plan.division)
+        return {shape.template: shape.device_class for shape in shapes}
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """The names in `limits` of its classes, each with its class."""
+        backend = backends.of(self.pool.pool, self.pool.card)
+        classes = dict.fromkeys(device.resource for device in self.pool.samples)
+        return {name: one for one in classes for name in backend.limits(one) if not name.startswith(IMPLICIT)}
+
+    @property
+    def costs_of_shares(self) -> Mapping[str, float | None]:
+        """What an hour of one share costs, by resource."""
+        price, parts = self.price, costs.parts_of_resources(self.pool)
+        return {name: price.per_hour * part if price and part is not None else None for name, part in parts.items()}
+
+
+class Offer(Struct):
+    """A plan, with the prices of its pools."""
+
+    plan: Plan
+    prices: Mapping[str, Price]
+
+    @property
+    def money(self) -> Costs:
+        """What its pools cost for an hour."""
+        return costs.of_plan(self.plan, self.prices)
+
+    @property
+    def pools(self) -> Mapping[str, OfferedPool]:
+        """Its pools by name."""
+        money = self.money
+        return {
+            one.name: OfferedPool(plan=self.plan, pool=one, price=self.prices.get(one.name), cost=money.of(one.name))
+            for one in self.plan.pools
+        }
+
+    @property
+    def quotas(self) -> Mapping[str, Mapping[str, int]]:
+        """How much of each resource a namespace may use."""
+        return {one.namespace: {backends.quota_resource(key): most for key, most in one.hard} for one in self.plan.quotas}
+
+
+def _mode(*, of_vms: bool) -> Shape[str]:
+    return words(one.mode.value for one in modes.MODES if one.serves_vms is of_vms)
+
+
+_RESOURCES: Shape[Mapping[str, Any]] = by_name(
+    record(
+        "",
+        Member("perNode", COUNT, lambda one: one.per_node),
+        Member("total", optional(COUNT), lambda one: one.total, "On all nodes; null when their number is unknown."),
+    )
+)
+_DEVICE: Shape[DevicePlan] = record(
+    "device",
+    Member("gpu", COUNT, lambda one: one.gpu, "Index of the GPU in the node."),
+    Member("resource", TEXT, lambda one: one.resource, "What a container asks for: an extended resource, or a DeviceClass."),
+    Member(
+        "profile", optional(TEXT), lambda one: one.profile, "MIG profile, or mode of AMD's partitions; null for a whole GPU."
+    ),
+    Member("start", COUNT, lambda one: one.start, "First memory slice, in the card's own grid."),
+    Member("size", POSITIVE, lambda one: one.size, "Memory slices, in the card's own grid."),
+    Member(
+        "memoryMiB", optional(POSITIVE), lambda one: one.memory_mib, "Smallest memory that is known for it; null when unknown."
+    ),
+    Member("replicas", POSITIVE, lambda one: one.replicas, "How many containers share it."),
+    Member("capMiB", optional(POSITIVE), lambda one: one.cap_mib, "What one container may use; null for no cap."),
+)
+_POOL: Shape[OfferedPool] = record(
+    "pool",
+    Member("card", TEXT, lambda one: one.pool.card.id, "Id of the card."),
+    Member("mode", _mode(of_vms=False), lambda one: one.pool.mode.value),
+    Member("nodes", optional(COUNT), lambda one: one.pool.nodes, "How many nodes; null when unknown."),
+    Member("gpusPerNode", POSITIVE, lambda one: one.pool.pool.gpus_per_node),
+    Member(
+        "profile",
+        TEXT,
+        lambda one: one.pool.profile.key,
+        "Name of the device-plugin config; nodes carry it with -a or -b behind it.",
+    ),
+    Member("resources", _RESOURCES, lambda one: {each.name: each for each in one.pool.resources}),
+    Member("devices", array(_DEVICE), lambda one: one.pool.devices, "One entry per GPU or MIG instance of one node."),
+    Member(
+        "backend",
+        words(["dra"]),
+        lambda one: one.pool.pool.backend.value if one.has_claims else None,
+        "The back end, where it is not the device plugin.",
+        is_rare=True,
+    ),
+    Member(
+        "onDemand",
+        Shape(schema={"enum": [True]}, write=bool),
+        lambda one: (one.has_claims and modes.of(one.pool.pool).is_on_demand) or None,
+        "With backend dra: a MIG instance is made for each claim. Devices are the places for one, of which those that overlap "
+        "exclude each other.",
+        is_rare=True,
+    ),
+    Member(
+        "claims",
+        by_name(TEXT),
+        lambda one: one.claims if one.has_claims else None,
+        "With backend dra: the ResourceClaimTemplates of the pool, each with its DeviceClass.",
+        is_rare=True,
+    ),
+    Member(
+        "limits",
+        by_name(TEXT),
+        lambda one: one.limits if one.has_claims else None,
+        "With backend dra: names in resources.limits by which pods may ask instead, each with its DeviceClass.",
+        is_rare=True,
+    ),
+    Member(
+        "pricePerGpuHour",
+        optional(MONEY),
+        lambda one: one.price and one.price.per_hour,
+        "What an hour of one GPU costs; null if it is not known.",
+    ),
+    Member(
+        "costPerHour",
+        optional(MONEY),
+        lambda one: one.cost,
+        "What an hour of all GPUs of the pool costs; null if the price or the number of nodes is not known.",
+    ),
+    Member(
+        "costPerShareHour",
+        by_name(optional(MONEY)),
+        lambda one: one.costs_of_shares,
+        "What an hour of one share costs, by resource: its part of a GPU; null if that is not known.",
+    ),
+)
+_VM_POOL: Shape[VmPool] = record(
+    "vmPool",
+    Member("card", TEXT, lambda pool: pool.card.id, "Id of the card."),
+    Member("mode", _mode(of_vms=True), lambda pool: pool.mode.value),
+    Member("nodes", optional(COUNT), lambda pool: pool.nodes, "How many nodes; null when unknown."),
+    Member("gpusPerNode", POSITIVE, lambda pool: pool.pool.gpus_per_node),
+    Member("profile", TEXT, lambda pool: pool.kind.name, "The type of its vGPUs."),
+    Member("config", TEXT, lambda pool: pool.config.name, "The config of NVIDIA's vGPU device manager."),
+    Member("resources", _RESOURCES, lambda pool: {pool.resource: pool}, "What virtual machines request."),
+    text="A pool for virtual machines: nothing of it is offered to containers.",
+)
+DOCUMENT: Document[Offer] = Document(
+    name="offer",
+    kind="Offer",
+    text="What the pools of one intent offer: `gpushare show INTENT --format json`.",
+    members=(
+        Member(
+            "currency",
+            optional(TEXT),
+            lambda one: one.money.currency,
+            "The currency of all prices and costs; null if they name none, or without prices.",
+        ),
+        Member("pools", by_name(_POOL), lambda one: one.pools),
+        Member(
+            "vmPools",
+            by_name(_VM_POOL),
+            lambda one: {pool.name: pool for pool in one.plan.vm_pools} or None,
+            "Pools for virtual machines. Absent without any.",
+            is_rare=True,
+        ),
+        Member(
+            "quotas",
+            by_name(by_name(COUNT)),
+            lambda one: one.quotas,
+            "How much of each resource a namespace may use. A namespace or resource without an entry has no limit.",
+        ),
+    ),
+)
+
+
+def offer(plan: Plan, prices: Mapping[str, Price] = NOTHING) -> dict[str, Any]:
+    """Return the Offer document: what the cluster offers its users. `prices` are by pool."""
+    return DOCUMENT.write(Offer(plan=plan, prices=prices))

@@ -7,7 +7,7 @@ from functools import partial
 from gpushare.core.wording import join_first
 from gpushare.facts import vendors
 from gpushare.render.monitoring import showback
-from gpushare.report.document import NUMBER, TEXT, Document, Member, Shape, array, by_name, optional, record, words
+from gpushare.report.document import NUMBER, POSITIVE, TEXT, Document, Member, Shape, array, by_name, optional, record, words
 from gpushare.report.model import Column, Format, Lines, Report, Table, bare
 from gpushare.study.measured.usage_report import Amounts, Gap, MetricGaps, PoolUsage, ShareHours, UsageReport, Use
 from gpushare_node.contract.struct import Struct, replace
@@ -263,7 +263,7 @@ DOCUMENT: Document[_Named] = Document(
         Member("cluster", TEXT, lambda one: one.name, "metadata.name of the intent."),
         Member("from", _TIME, lambda one: one.found.start),
         Member("to", _TIME, lambda one: one.found.end, "The end, which does not belong to the period."),
-        Member("hours", Shape(schema={"type": "integer", "minimum": 1}, write=int), lambda one: one.found.hours),
+        Member("hours", POSITIVE, lambda one: one.found.hours),
         Member("currency", optional(TEXT), lambda one: "".join(_prices(one.found)), "Of the prices; null if they name none."),
         Member("uses", array(_USE), lambda one: one.found.uses),
         Member("pools", by_name(_POOL), lambda one: {pool.name: pool for pool in one.found.pools}),

@@ -74,20 +74,3 @@ def resolve_machines(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...
     if kind is None:
         raise ValueError(f"pool {pool.name}: no vGPU type")
     return VmPool(pool=pool, card=card, kind=kind, config=vgpu.config(card, kind), terms=terms)
-
-
-def vm_entries(pools: tuple[VmPool, ...]) -> dict[str, dict[str, Any]]:
-    """Return the entry of every pool in the Offer, by pool name. Field names are a public contract."""
-    return {pool.name: _entry(pool) for pool in pools}
-
-
-def _entry(pool: VmPool) -> dict[str, Any]:
-    return {
-        "card": pool.card.id,
-        "mode": pool.mode.value,
-        "nodes": pool.nodes,
-        "gpusPerNode": pool.pool.gpus_per_node,
-        "profile": pool.kind.name,
-        "config": pool.config.name,
-        "resources": {pool.resource: {"perNode": pool.per_node, "total": pool.total}},
-    }

@@ -11,7 +11,7 @@ import pytest
 from gpushare import pipeline
 from gpushare.core.diagnostics import is_error
 from gpushare.reading import source
-from gpushare.render.offer import offer
+from gpushare.report.show import offer
 from tests.compiler.intent.test_cards import MIG, X
 from tests.compiler.intent.texts import intent, mig, pool
 from tests.compiler.reading.texts import FULL

@@ -10,7 +10,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.core import resources
 from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.render.offer import offer
+from gpushare.report.show import offer
 from tests.compiler.intent.texts import intent, mig, pool
 
 MIB = 1 << 20

@@ -13,8 +13,8 @@ from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import cards, upstream
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.offering import claims
-from gpushare.render.offer import offer
 from gpushare.render.stacks import dra
+from gpushare.report.show import offer
 from tests.compiler.intent.test_cards import X
 from tests.compiler.render.compiled import compiled, document, files, intent, side
 from tests.compiler.render.test_upstream import leaves

@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 
-from gpushare.render.offer import offer
 from gpushare.render.stacks import dra
 from gpushare.report import show, text
+from gpushare.report.show import offer
 from gpushare.report.terminal import Style
 from gpushare.resolved import costs
 from tests.compiler.render.compiled import compiled, document, files, intent, side

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.compare import sides
-from gpushare.render import offer
+from gpushare.report import show
 from gpushare_node.contract import policy as contract
 from tests.compiler.render.compiled import POOLS, compiled, document, files, intent, side
 from tests.support.paths import ROOT
@@ -83,7 +83,7 @@ def test_the_files_of_an_examples_bundle_say_what_its_plan_does(path: Path) -> N
 
 def test_offer_has_public_field_names_and_one_device_per_instance() -> None:
     plan, _ = compiled(intent("dense"))
-    document = offer.offer(plan)
+    document = show.offer(plan)
     assert (document["apiVersion"], document["kind"]) == ("gpushare.dev/v1", "Offer")
     dense = document["pools"]["dense"]
     money = ["pricePerGpuHour", "costPerHour", "costPerShareHour"]

@@ -52,7 +52,6 @@ _KILL_ECHOES = frozenset({43, 45})
 
 _LOG = logging.getLogger(__name__)
 _UNSELECTED = "The pool's selectors do not match the node's labels; if that lasts, the node leaves the pool."
-_BY_WORD = {reason.word: reason for reason in ConditionReason}
 
 
 class NodeMonitor(Struct, frozen=False):
@@ -316,7 +315,7 @@ def _find(planned: PartitionPlan, wrong_modes: Sequence[GpuInfo]) -> tuple[Condi
     """Return how the hardware differs from the policy; a GPU that cannot be partitioned takes precedence over a changed one."""
     if planned.unfit:
         text = "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in planned.unfit)
-        return _BY_WORD[planned.unfit[0].reason.value], f"{text}."
+        return planned.unfit[0].reason, f"{text}."
     changed = sorted({gpu.index for gpu in planned.gpus if gpu.operations})
     if changed:
         return ConditionReason.DRIFTED, f"GPU {', '.join(map(str, changed))} no longer matches the policy."

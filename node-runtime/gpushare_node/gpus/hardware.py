@@ -135,7 +135,7 @@ class Hardware:
         outcomes = []
         for unfit in view.plan.unfit:
             report(StepResult(step="layout", target=f"GPU {unfit.index}", status=Status.FAILED, detail=unfit.detail))
-            outcomes.append(GpuOutcome(index=unfit.index, reason=ConditionReason[unfit.reason.name], message=unfit.detail))
+            outcomes.append(GpuOutcome(index=unfit.index, reason=unfit.reason, message=unfit.detail))
         must_change = self._separate_unfit(view, outcomes, report)
         if check:
             for gpu in must_change:

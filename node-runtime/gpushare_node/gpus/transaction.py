@@ -91,7 +91,7 @@ class GpuTransaction:
         if survey is None or gpu is None:
             unfit = next((unfit_gpu for unfit_gpu in view.plan.unfit if unfit_gpu.index == self._index), None)
             raise StepError(
-                ConditionReason.GPU_LOST if unfit is None else ConditionReason[unfit.reason.name],
+                ConditionReason.GPU_LOST if unfit is None else unfit.reason,
                 "the driver no longer lists the GPU" if unfit is None else unfit.detail,
             )
         if self._uuid in view.blocked:

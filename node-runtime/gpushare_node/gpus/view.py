@@ -9,7 +9,6 @@ from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.partition import PartitionPlan, plan
-from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo, GpuInstance, MigInfo
@@ -135,29 +134,31 @@ def _instance(instance: GpuInstance, has_process: bool, allocated: frozenset[str
 
 
 _FAULTS_WORST_FIRST = (
-    UnfitReason.CARD_MISMATCH,
-    UnfitReason.INVALID_LAYOUT,
-    UnfitReason.PARTITION_MISMATCH,
-    UnfitReason.GPU_COUNT_MISMATCH,
-    UnfitReason.PENDING_FOREIGN_CHANGE,
-    UnfitReason.GPU_LOST,
-    UnfitReason.GPU_UNREADABLE,
+    ConditionReason.CARD_MISMATCH,
+    ConditionReason.INVALID_LAYOUT,
+    ConditionReason.PARTITION_MISMATCH,
+    ConditionReason.GPU_COUNT_MISMATCH,
+    ConditionReason.PENDING_FOREIGN_CHANGE,
+    ConditionReason.GPU_LOST,
+    ConditionReason.GPU_UNREADABLE,
 )
-"""Mistakes in the intent before hardware faults: only a person can fix them."""
+"""Mistakes in the intent before hardware faults: only a person can fix them. A reason that is not listed comes last."""
 
 
 def worst(view: GpuView) -> tuple[ConditionReason, str]:
     """Return the reason for the node, and a sentence that names every such GPU. There must be at least one."""
-    unfit = sorted(view.plan.unfit, key=lambda one: (_FAULTS_WORST_FIRST.index(one.reason), one.index))
-    reason = next(one for one in ConditionReason if one.word == unfit[0].reason.value)
-    return reason, "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in unfit)
+    worst_first = {reason: rank for rank, reason in enumerate(_FAULTS_WORST_FIRST)}
+    unfit = sorted(view.plan.unfit, key=lambda one: (worst_first.get(one.reason, len(worst_first)), one.index))
+    return unfit[0].reason, "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in unfit)
 
 
 def missing_gpus(view: GpuView) -> frozenset[int]:
     """Return the indexes of GPUs that offer nothing because they are dead or gone: the node may be used without them."""
     there = {survey.index for survey in view.surveys}
-    dead = {unfit.index for unfit in view.plan.unfit if unfit.reason in (UnfitReason.GPU_LOST, UnfitReason.GPU_UNREADABLE)}
-    counted = {unfit.index for unfit in view.plan.unfit if unfit.reason is UnfitReason.GPU_COUNT_MISMATCH}
+    dead = {
+        unfit.index for unfit in view.plan.unfit if unfit.reason in (ConditionReason.GPU_LOST, ConditionReason.GPU_UNREADABLE)
+    }
+    counted = {unfit.index for unfit in view.plan.unfit if unfit.reason is ConditionReason.GPU_COUNT_MISMATCH}
     return frozenset(dead | (counted - there))
 
 

@@ -3,7 +3,6 @@
 `plan` is the entry point; `state` has the types for the hardware, `operations` those for the changes to it.
 """
 
-from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.partition.plan import GpuPlan, PartitionPlan, Unfit, plan
 
-__all__ = ["GpuPlan", "PartitionPlan", "Unfit", "UnfitReason", "plan"]
+__all__ = ["GpuPlan", "PartitionPlan", "Unfit", "plan"]

@@ -5,31 +5,19 @@ layout fits.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from gpushare_node.contract.policy import DesiredGpu, DesiredPartition, ExpectedCard, Partitioner
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.partition.state import FaultKind, Gpu, Mig, Modes, NodeGpus
 
 _MEMORY_TOLERANCE = 0.05
 """Totals of one card differ by one per cent between drivers; cards that share a PCI id differ by a third."""
 
 
-class UnfitReason(StrEnum):
-    """Why nothing is planned for a GPU."""
-
-    GPU_LOST = "GpuLost"
-    GPU_UNREADABLE = "GpuUnreadable"
-    GPU_COUNT_MISMATCH = "GpuCountMismatch"
-    CARD_MISMATCH = "CardMismatch"
-    PENDING_FOREIGN_CHANGE = "PendingForeignChange"
-    INVALID_LAYOUT = "InvalidLayout"
-    PARTITION_MISMATCH = "PartitionMismatch"
-
-
 class UnfitError(Exception):
     """Nothing can be planned for this GPU; the message is the sentence for people."""
 
-    def __init__(self, reason: UnfitReason, detail: str) -> None:
+    def __init__(self, reason: ConditionReason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
 
@@ -38,7 +26,7 @@ def check_fault(gpu: Gpu) -> None:
     """Raise UnfitError if the GPU has a fault."""
     if gpu.fault is not None:
         raise UnfitError(
-            UnfitReason.GPU_LOST if gpu.fault.kind is FaultKind.LOST else UnfitReason.GPU_UNREADABLE, gpu.fault.detail
+            ConditionReason.GPU_LOST if gpu.fault.kind is FaultKind.LOST else ConditionReason.GPU_UNREADABLE, gpu.fault.detail
         )
 
 
@@ -50,12 +38,12 @@ def find_target(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus) ->
     """
     if gpu.index not in desired:
         raise UnfitError(
-            UnfitReason.GPU_COUNT_MISMATCH, f"the policy is for {len(desired)} GPUs and has no entry for this index"
+            ConditionReason.GPU_COUNT_MISMATCH, f"the policy is for {len(desired)} GPUs and has no entry for this index"
         )
     is_uniform = len({(one.instances, one.partition, one.on_demand) for one in desired.values()}) == 1
     if {one.index for one in state.gpus} != desired.keys() and not is_uniform:
         raise UnfitError(
-            UnfitReason.GPU_COUNT_MISMATCH,
+            ConditionReason.GPU_COUNT_MISMATCH,
             f"the policy has different layouts for {len(desired)} GPUs, the node has {len(state.gpus)}: "
             "it is unknown which layout belongs to which GPU",
         )
@@ -73,7 +61,7 @@ def check_card(gpu: Gpu, card: ExpectedCard) -> None:
     totals = (gpu.memory_mib, card.memory_mib)
     is_alike = None in totals or _differ_by_little(gpu.memory_mib or 0, card.memory_mib or 0)
     if gpu.pci_device_id not in card.pci_device_ids or not is_alike:
-        raise UnfitError(UnfitReason.CARD_MISMATCH, f"this GPU is {gpu.name}; the pool is for {card.name}")
+        raise UnfitError(ConditionReason.CARD_MISMATCH, f"this GPU is {gpu.name}; the pool is for {card.name}")
 
 
 def _differ_by_little(total_mib: int, catalogued_mib: int) -> bool:
@@ -84,23 +72,25 @@ def needs_switch(mig: Mig, *, to: bool) -> bool:
     """Whether MIG mode must be set. UnfitError if a change that another program requested, to another mode, is pending."""
     if mig.pending not in (mig.current, to) and not mig.is_pending_ours:
         word = "on" if mig.pending else "off"
-        raise UnfitError(UnfitReason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset")
+        raise UnfitError(
+            ConditionReason.PENDING_FOREIGN_CHANGE, f"another program requested MIG {word}, pending until a GPU reset"
+        )
     return mig.current != to or mig.pending != to
 
 
 def needs_modes(modes: Modes | None, *, to: DesiredPartition, by: Partitioner) -> bool:
     """Whether the GPU's modes must change. UnfitError if the driver offers no such ones, or if no program changes them."""
     if modes is None:
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the policy requires {to.word}; this GPU has no partitions")
+        raise UnfitError(ConditionReason.INVALID_LAYOUT, f"the policy requires {to.word}; this GPU has no partitions")
     if (modes.compute, modes.memory) == (to.compute, to.memory):
         if modes.devices != to.devices:
             text = f"the driver divides it by {to.word} into {modes.devices} devices, the policy into {to.devices}"
-            raise UnfitError(UnfitReason.INVALID_LAYOUT, text)
+            raise UnfitError(ConditionReason.INVALID_LAYOUT, text)
         return False
     for mode, offered in ((to.compute, modes.available_compute), (to.memory, modes.available_memory)):
         if offered and mode not in offered:
             text = f"the policy requires {to.word}; the driver does not offer {mode}, but {', '.join(offered)}"
-            raise UnfitError(UnfitReason.INVALID_LAYOUT, text)
+            raise UnfitError(ConditionReason.INVALID_LAYOUT, text)
     if by is not Partitioner.CONFIG_MANAGER:
-        raise UnfitError(UnfitReason.PARTITION_MISMATCH, f"it has {modes.word}; the pool is for {to.word}")
+        raise UnfitError(ConditionReason.PARTITION_MISMATCH, f"it has {modes.word}; the pool is for {to.word}")
     return True

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gpushare_node.contract.policy import DesiredGpu, DesiredInstance, ModeSwitch, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.partition.fitness import (
     UnfitError,
-    UnfitReason,
     check_card,
     check_fault,
     find_target,
@@ -28,7 +28,7 @@ class Unfit(Struct):
     """A GPU that the plan leaves alone. `detail` is the sentence for people."""
 
     index: int
-    reason: UnfitReason
+    reason: ConditionReason
     detail: str
 
 
@@ -76,7 +76,7 @@ def plan(state: NodeGpus, policy: Policy) -> PartitionPlan:
             unfit.append(Unfit(index=gpu.index, reason=error.reason, detail=str(error)))
     for index in desired.keys() - {gpu.index for gpu in state.gpus}:
         detail = f"the policy is for {len(desired)} GPUs; the node has none of this index"
-        unfit.append(Unfit(index=index, reason=UnfitReason.GPU_COUNT_MISMATCH, detail=detail))
+        unfit.append(Unfit(index=index, reason=ConditionReason.GPU_COUNT_MISMATCH, detail=detail))
     return PartitionPlan(
         gpus=tuple(sorted(gpus, key=lambda one: one.index)), unfit=tuple(sorted(unfit, key=lambda one: one.index))
     )
@@ -96,7 +96,7 @@ def _plan_gpu(gpu: Gpu, desired: Mapping[int, DesiredGpu], state: NodeGpus, poli
     if gpu.mig is not None:
         return _plan_mig(gpu, gpu.mig, instances)
     if instances or target.on_demand is not None:
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, "the policy requires MIG instances; this GPU does not support MIG")
+        raise UnfitError(ConditionReason.INVALID_LAYOUT, "the policy requires MIG instances; this GPU does not support MIG")
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, operations=())
 
 
@@ -148,11 +148,11 @@ def _gpu_plan(gpu: Gpu, operations: tuple[Operation, ...]) -> GpuPlan:
 
 def _resolve(desired: tuple[DesiredInstance, ...], mig: Mig) -> Layout:
     if not mig.profiles:
-        raise UnfitError(UnfitReason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
+        raise UnfitError(ConditionReason.GPU_UNREADABLE, "MIG is on, but the driver lists no profile for this GPU")
     try:
         return resolve(desired, mig.profiles)
     except LayoutError as error:
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, str(error)) from error
+        raise UnfitError(ConditionReason.INVALID_LAYOUT, str(error)) from error
 
 
 def _choose(
@@ -175,5 +175,5 @@ def _choose(
     places = place_instances(problem, layout.profile_ids)
     if places is None:
         requested = ", ".join(f"{count} {profile}" for profile, count in Counter(one.profile for one in desired).items())
-        raise UnfitError(UnfitReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {requested}")
+        raise UnfitError(ConditionReason.INVALID_LAYOUT, f"the driver cannot place all of these together: {requested}")
     return [able[place] for place in places if place in able], [place for place in places if place not in able]

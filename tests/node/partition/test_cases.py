@@ -4,8 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.partition import UnfitReason, plan
+from gpushare_node.partition import plan
 from gpushare_node.partition.operations import CreateInstance, DestroyInstance, DisableMig, EnableMig
 from gpushare_node.partition.state import Fault, FaultKind, Placement, Profile
 from tests.node.partition.builders import A100, CARD, desired, gpu, instance, instances, mig, mig_of, policy, state
@@ -36,7 +37,7 @@ def test_gpu_without_mig_is_unchanged_if_the_policy_needs_no_mig() -> None:
 
 @pytest.mark.failure_case(2)
 def test_mig_instances_on_a_gpu_without_mig_are_an_invalid_layout() -> None:
-    assert refusal(state(gpu(None)), policy(desired(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
+    assert refusal(state(gpu(None)), policy(desired(("7g.40gb", 0)))).reason is ConditionReason.INVALID_LAYOUT
 
 
 @pytest.mark.failure_case(3)
@@ -71,7 +72,7 @@ def test_the_order_in_which_the_policy_lists_instances_does_not_matter(order) ->
 @pytest.mark.parametrize("current", [True, False])
 def test_a_layout_that_the_driver_cannot_place_is_refused_before_anything_is_touched(layout, current) -> None:
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0)), current=current))), policy(desired(*layout)))
-    assert found.reason is UnfitReason.INVALID_LAYOUT
+    assert found.reason is ConditionReason.INVALID_LAYOUT
     assert f"{len(layout) if len(set(layout)) == 1 else 2} {layout[0][0]}" in found.detail
 
 
@@ -136,7 +137,7 @@ def test_instances_listed_with_mig_off_are_ignored() -> None:
 @pytest.mark.parametrize("layout", [(), desired(("7g.40gb", 0))], ids=["off", "on"])
 def test_unwanted_pending_mode_change_belongs_to_another_program(layout) -> None:
     own = mig(current=bool(layout), pending=not layout)
-    assert refusal(state(gpu(own)), policy(layout)).reason is UnfitReason.PENDING_FOREIGN_CHANGE
+    assert refusal(state(gpu(own)), policy(layout)).reason is ConditionReason.PENDING_FOREIGN_CHANGE
     ours = only(state(gpu(replace(own, is_pending_ours=True))), policy(layout))
     assert isinstance(ours.operations[0], EnableMig if layout else DisableMig), "what this program asked for it may call off"
     assert ours.needs_idle_gpu
@@ -167,7 +168,7 @@ def test_split_instance_is_destroyed_after_waiting_for_its_tenants() -> None:
 
 @pytest.mark.failure_case(20)
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(FaultKind.LOST, UnfitReason.GPU_LOST), (FaultKind.UNREADABLE, UnfitReason.GPU_UNREADABLE)]
+    ("kind", "reason"), [(FaultKind.LOST, ConditionReason.GPU_LOST), (FaultKind.UNREADABLE, ConditionReason.GPU_UNREADABLE)]
 )
 def test_one_faulty_gpu_of_eight_does_not_stop_the_others(kind, reason) -> None:
     gpus = [gpu(mig(), index) for index in range(8)]
@@ -184,7 +185,7 @@ def test_one_faulty_gpu_of_eight_does_not_stop_the_others(kind, reason) -> None:
 def test_a_driver_that_knows_fewer_profiles_makes_the_layout_invalid_and_names_the_profile() -> None:
     older = tuple(profile for profile in A100 if profile.name != "1g.10gb")
     found = refusal(state(gpu(mig(profiles=older))), policy(desired(("1g.10gb", 0))))
-    assert found.reason is UnfitReason.INVALID_LAYOUT
+    assert found.reason is ConditionReason.INVALID_LAYOUT
     assert "1g.10gb" in found.detail
 
 
@@ -194,12 +195,12 @@ def test_profile_is_looked_up_by_id_if_the_driver_has_no_names() -> None:
     one = only(state(gpu(mig(profiles=nameless))), policy(desired(*BALANCED)))
     assert len(one.operations) == 4
     unknown = tuple(replace(instance, profile_id=None) for instance in desired(*BALANCED))
-    assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is UnfitReason.INVALID_LAYOUT
+    assert refusal(state(gpu(mig(profiles=nameless))), policy(unknown)).reason is ConditionReason.INVALID_LAYOUT
 
 
 def test_profile_id_with_another_driver_name_is_not_used() -> None:
     renamed = tuple(replace(profile, name=f"{profile.name}+new") for profile in A100)
-    assert refusal(state(gpu(mig(profiles=renamed))), policy(desired(("7g.40gb", 0)))).reason is UnfitReason.INVALID_LAYOUT
+    assert refusal(state(gpu(mig(profiles=renamed))), policy(desired(("7g.40gb", 0)))).reason is ConditionReason.INVALID_LAYOUT
 
 
 @pytest.mark.failure_case(27)
@@ -209,7 +210,7 @@ def test_layout_without_instances_means_mig_off() -> None:
 
 def test_mig_that_is_on_without_any_profile_is_unreadable() -> None:
     found = refusal(state(gpu(mig(profiles=()))), policy(desired(("7g.40gb", 0))))
-    assert found.reason is UnfitReason.GPU_UNREADABLE
+    assert found.reason is ConditionReason.GPU_UNREADABLE
 
 
 def test_driver_placements_override_the_policys() -> None:
@@ -246,13 +247,13 @@ def test_existing_instance_is_kept_at_a_placement_missing_in_the_table() -> None
 )
 def test_a_card_is_known_by_its_name_or_by_its_id_and_memory_together(changed, is_right) -> None:
     planned = plan(state(gpu(mig(), **changed)), policy(desired(*BALANCED)))
-    assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == ([] if is_right else [UnfitReason.CARD_MISMATCH])
+    assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == ([] if is_right else [ConditionReason.CARD_MISMATCH])
 
 
 def test_gpu_of_another_card_is_unchanged_in_every_mode() -> None:
     other = replace(CARD, name="NVIDIA L4", pci_device_ids=())
     found = refusal(state(gpu(mig(*instances(("7g.40gb", 0))))), policy((), card=other))
-    assert found.reason is UnfitReason.CARD_MISMATCH
+    assert found.reason is ConditionReason.CARD_MISMATCH
     assert "NVIDIA L4" in found.detail
 
 
@@ -272,7 +273,7 @@ def test_unexpected_gpu_count_with_equal_layouts_partitions_the_present_gpus(pre
     planned = plan(state(*(gpu(mig(), index) for index in present)), policy(*[desired(("7g.40gb", 0))] * 4))
     assert [one.index for one in planned.gpus] == sorted(set(present) & set(range(4)))
     unfit = [(unfit_gpu.index, unfit_gpu.reason) for unfit_gpu in planned.unfit]
-    assert unfit == [(index, UnfitReason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
+    assert unfit == [(index, ConditionReason.GPU_COUNT_MISMATCH) for index in sorted(set(present) ^ set(range(4)))]
 
 
 def test_unexpected_gpu_count_with_different_layouts_changes_nothing() -> None:
@@ -280,11 +281,11 @@ def test_unexpected_gpu_count_with_different_layouts_changes_nothing() -> None:
     planned = plan(state(gpu(mig(), 0), gpu(mig(), 1)), policy(*layouts))
     assert planned.gpus == ()
     assert [(unfit_gpu.index, unfit_gpu.reason) for unfit_gpu in planned.unfit] == [
-        (index, UnfitReason.GPU_COUNT_MISMATCH) for index in range(3)
+        (index, ConditionReason.GPU_COUNT_MISMATCH) for index in range(3)
     ]
 
 
 def test_lost_gpu_is_reported_as_lost_despite_a_wrong_gpu_count() -> None:
     lost = gpu(None, 0, fault=Fault(kind=FaultKind.LOST, detail="gone"))
     planned = plan(state(lost), policy(desired(("7g.40gb", 0)), desired(*BALANCED)))
-    assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == [UnfitReason.GPU_LOST, UnfitReason.GPU_COUNT_MISMATCH]
+    assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == [ConditionReason.GPU_LOST, ConditionReason.GPU_COUNT_MISMATCH]

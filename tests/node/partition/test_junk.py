@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushare_node.contract.policy import DesiredInstance
-from gpushare_node.partition import UnfitReason, plan
+from gpushare_node.contract.reasons import ConditionReason
+from gpushare_node.partition import plan
 from gpushare_node.partition.operations import DestroyInstance
 from gpushare_node.partition.state import Fault, FaultKind, Instance, Mig, Placement, Profile
 from tests.node.partition.builders import A100, gpu, mig_of, policy, state
@@ -70,7 +71,7 @@ def test_plan_keeps_the_most_instances_for_any_placement_table(data) -> None:
     planned = plan(before, policy(asked))
     best = most_kept(table, desired, existing)
     if best is None:
-        assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == [UnfitReason.INVALID_LAYOUT]
+        assert [unfit_gpu.reason for unfit_gpu in planned.unfit] == [ConditionReason.INVALID_LAYOUT]
         return
     (one,) = planned.gpus
     destroyed = [step for step in one.operations if isinstance(step, DestroyInstance)]

@@ -3,8 +3,9 @@
 import pytest
 
 from gpushare_node.contract.policy import DesiredGpu, ModeSwitch, Policy
+from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
-from gpushare_node.partition import UnfitReason, plan
+from gpushare_node.partition import plan
 from gpushare_node.partition.operations import EnableMig
 from tests.node.partition.builders import gpu, instances, mig, policy, state
 
@@ -29,9 +30,9 @@ def test_mig_is_switched_on_before_the_driver_starts_where_it_cannot() -> None:
 
 def test_a_gpu_without_mig_is_unfit() -> None:
     planned = plan(state(gpu(None)), on_demand(ModeSwitch.RUNTIME))
-    assert [one.reason for one in planned.unfit] == [UnfitReason.INVALID_LAYOUT]
+    assert [one.reason for one in planned.unfit] == [ConditionReason.INVALID_LAYOUT]
 
 
 def test_a_switch_that_another_program_requested_is_not_undone() -> None:
     planned = plan(state(gpu(mig(current=True, pending=False))), on_demand(ModeSwitch.RUNTIME))
-    assert [one.reason for one in planned.unfit] == [UnfitReason.PENDING_FOREIGN_CHANGE]
+    assert [one.reason for one in planned.unfit] == [ConditionReason.PENDING_FOREIGN_CHANGE]

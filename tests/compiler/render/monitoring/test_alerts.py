@@ -9,7 +9,6 @@ import pytest
 from gpushare.render.monitoring.alerts import ALERTS, RECORDINGS, groups
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.partition.fitness import UnfitReason
 from gpushare_node.reporting.metrics import Registry
 from tests.compiler.render.monitoring.series import CASES
 from tests.support.paths import ROOT
@@ -65,9 +64,9 @@ def test_the_labels_and_reasons_that_an_alert_selects_exist(alert: Any) -> None:
 def served() -> set[str]:
     """The reasons that the container `enforce`, which observes too, can serve; while the node waits, it has not started."""
     folder = ROOT / "node-runtime/gpushare_node"
-    texts = [path.read_text() for path in (*(folder / "enforce").glob("*.py"), folder / "cli" / "observing.py")]
-    found = {ConditionReason[name].word for text in texts for name in re.findall(r"ConditionReason\.([A-Z_]+)", text)}
-    return found | {unfit.value for unfit in UnfitReason}
+    parts = (*(folder / "enforce").glob("*.py"), *(folder / "partition").glob("*.py"), folder / "cli" / "observing.py")
+    names = (name for path in parts for name in re.findall(r"ConditionReason\.([A-Z_]+)", path.read_text()))
+    return {ConditionReason[name].word for name in names}
 
 
 def test_alerts_and_their_cases_use_no_reason_that_is_never_served() -> None:

@@ -225,6 +225,18 @@ def test_generated_pages_are_current() -> None:
         assert (ROOT / name).read_text(encoding="utf-8") == page(), f"{name} is stale: run `make docs`"
 
 
+def test_every_recipe_is_in_the_list_and_has_at_most_five_steps() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    head, *sections = page.split("\n## ")
+    links = set(re.findall(r"\]\(#([\w-]+)\)", head))
+    steps = {
+        title: len(re.findall(r"^\d+\. ", rest, re.MULTILINE)) for title, _, rest in (one.partition("\n") for one in sections)
+    }
+    assert {title: count for title, count in steps.items() if count > 5} == {}
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in steps}
+    assert links == anchors - {"how-to-propose-a-change", "set-up-and-run-the-tests"}
+
+
 def test_every_code_on_a_page_exists() -> None:
     have = {path.stem for path in (ROOT / "compiler/gpushare/findings").glob("GS*.md")}
     for page in PAGES:

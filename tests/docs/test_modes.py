@@ -10,6 +10,7 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.bundle import lock
+from gpushare.offering import modes
 from tests.compiler.cli.process import gpushare
 from tests.compiler.cluster.live.clusters import LiveCluster
 from tests.support.fake_api.server import ApiServer
@@ -42,8 +43,11 @@ def has(whole: Any, part: Any) -> bool:
     return bool(whole == part)
 
 
-def test_the_page_has_every_mode_that_shares() -> None:
-    assert list(SECTIONS) == ["Time-slicing", "MPS", "MIG", "MIG with time-slicing"]
+def test_the_page_has_every_way_to_share_that_nvidias_cards_have() -> None:
+    pools = (pipeline.compile_intent(intent(text).encode(), "intent.yaml", lock.EMPTY).plan for text in SECTIONS.values())
+    shown = {modes.of(pool.pool).variant.word for plan in pools if plan for pool in plan.pools}
+    ways = {way.word for mode in modes.MODES if "nvidia" in mode.vendors and not mode.serves_vms for way in mode.variants}
+    assert shown == ways - {"exclusive"}
 
 
 @pytest.mark.parametrize("title", SECTIONS)

@@ -14,7 +14,7 @@ from gpushare.core.units import MIB, meant_sizes, parse_quantity
 from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog import cards as catalog
 from gpushare.facts.catalog.cards import Card, Catalog
-from gpushare.intent import types
+from gpushare.offering import modes
 from gpushare.offering.modes.demand import MAX_SIZES, Demand, Need
 from gpushare.reading import source
 from gpushare.report import simulation
@@ -24,6 +24,7 @@ from gpushare.study.workload import requests
 from gpushare.study.workload.requests import Workload
 from gpushare_node.contract.struct import Struct, replace
 
+_WORDS = tuple(variant.word for variant in modes.VARIANTS)
 MAX_NUMBER = 1_000_000
 """The largest number of users and of nodes: an intent's `expected` ends there."""
 
@@ -130,7 +131,7 @@ def _users_options(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]
     help="memory: leave out modes whose users share the memory of a device. Default: none.",
 )
 @options.prices("Prices of a GPU-hour, by card: show the cost, and compare cards by it.")
-@click.option("--mode", type=click.Choice(types.VARIANTS), help="Choose the best option of this mode. Default: of all modes.")
+@click.option("--mode", type=click.Choice(_WORDS), help="Choose the best option of this mode. Default: of all modes.")
 @click.option("--intent", "only_intent", is_flag=True, help="Print the best option's intent, nothing else.")
 @options.product_format()
 def command(  # noqa: PLR0913 - one for each option that is not of the users

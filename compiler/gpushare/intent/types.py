@@ -30,8 +30,6 @@ class Mode(StrEnum):
 
 MODES = tuple(mode.value for mode in Mode)
 
-VARIANTS = ("exclusive", "mig", "mig-replicas", "partition", "time-slicing", "mps")
-"""The words of `modes.VARIANTS`, in their order."""
 
 ON_DEMAND = "on-demand"
 """The layout of GPUs whose MIG instances are made for each claim."""

@@ -8,21 +8,16 @@ from gpushare.core import emit
 from gpushare.render.monitoring.alerts import RECORDINGS
 from gpushare.render.monitoring.dashboard import PANELS, document
 from gpushare.render.monitoring.dcgm_fields import COUNTERS, csv_text
-from tests.compiler.render.monitoring.test_alerts import runtime
+from tests.compiler.render.monitoring.test_alerts import UPSTREAM, runtime
 
-UPSTREAM = {
-    # kube-state-metrics v2: docs/metrics/cluster/node-metrics.md, docs/metrics/workload/pod-metrics.md
-    "kube_node_status_condition",
-    "kube_pod_info",
-    *(field for field, _, _ in COUNTERS),
-}
+KNOWN = UPSTREAM | {field for field, _, _ in COUNTERS}
 QUERIES = [query for panel in PANELS for query in panel.queries]
 BOARD: dict[str, Any] = json.loads(emit.json_text(document()))
 
 
 def test_every_metric_of_a_query_exists() -> None:
     metrics = runtime()
-    known = metrics.keys() | UPSTREAM | {one.name for one in RECORDINGS}
+    known = metrics.keys() | KNOWN | {one.name for one in RECORDINGS}
     for query in QUERIES:
         used = set(re.findall(r"\b(?:gpushare[_:][\w:]+|kube_\w+|DCGM_\w+)", query.expr))
         assert used, query

@@ -14,13 +14,13 @@ from gpushare.intent.types import Intent, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends.dra import DraDriver
 from gpushare.offering.shares import ShareKind
+from gpushare_node.contract.objects import MEMORY, SHARES
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import NOTHING, Struct
 
 Capacity = Mapping[str, str]
 """What a claim asks of a device: quantities by capacity."""
 
-SHARES, MEMORY = "shares", "memory"
 _SLICE = "memorySlice"
 
 

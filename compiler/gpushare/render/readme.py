@@ -17,6 +17,7 @@ from gpushare.render.stacks import STACKS
 from gpushare.render.steps import leaving, nvidia_release, preparation, virtual_machines
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
+from gpushare_node.contract.objects import MEMORY
 from gpushare_node.contract.policy import Action, Partitioner
 
 _OURS = "app.kubernetes.io/name=gpushare"
@@ -139,7 +140,7 @@ def _gets(pool: PoolPlan, shape: ClaimShape) -> str:
     what = f"an instance {kind.profile.name}" if kind.profile else "a GPU"
     if not kind.shared:
         return "a whole GPU" if kind.profile is None else what
-    memory = shape.alternatives[0].get(claims.MEMORY)
+    memory = shape.alternatives[0].get(MEMORY)
     return f"{memory} of {what}" if memory else f"one of {kind.replicas} shares of {what}"
 
 

@@ -7,10 +7,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gpushare_node.contract.policy import DraShares
+from gpushare_node.contract.quantity import units
+
 Json = Mapping[str, Any]
 
 KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a device's taint that keep claims away. `None` only informs, and any other is not known to Kubernetes yet."""
+
+MEMORY, SHARES = "memory", "shares"
+"""Names of capacities of a device."""
+UNLIMITED = "unlimited"
+"""`division` of a device that any number of claims share."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -134,6 +142,22 @@ def claimed_limits(status: Json) -> Iterator[tuple[str, str, str]]:
 def device_taints(device: Json) -> list[Json]:
     """Return the taints of a device that keep claims away which do not tolerate them."""
     return [one for one in mappings(device, "taints") if text(one, "effect") in KEEPING_AWAY]
+
+
+def division(device: Json) -> str:
+    """Return by what claims share a device: a word of `DraShares`, or UNLIMITED; empty: one claim has it whole.
+
+    A claim that asks for none of its memory takes what the driver says, all if it says nothing: without limit they share where
+    that is nothing.
+    """
+    capacities = mapping(device, "capacity")
+    if device.get("allowMultipleAllocations") is not True:
+        return ""
+    if SHARES in capacities:
+        return DraShares.COUNT.value
+    memory = mapping(capacities, MEMORY)
+    default = mapping(memory, "requestPolicy").get("default", memory.get("value"))
+    return DraShares.MEMORY.value if units(default) else UNLIMITED
 
 
 def tolerates(toleration: Json, taint: Json) -> bool:

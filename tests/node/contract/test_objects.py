@@ -114,3 +114,20 @@ def test_tolerations_of_requests_are_those_of_kubernetes(toleration: dict[str, s
 def test_only_taints_of_a_known_effect_keep_claims_away() -> None:
     taints = [{"key": effect, "effect": effect} for effect in ("NoSchedule", "NoExecute", "None", "Later")]
     assert [one["key"] for one in objects.device_taints({"taints": taints})] == ["NoSchedule", "NoExecute"]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "shares"),
+    [
+        ({}, "unlimited"),
+        ({"memory": {"value": "40Gi"}}, "memory"),
+        ({"memory": {"value": "40Gi", "requestPolicy": {}}}, "memory"),
+        ({"memory": {"value": "40Gi", "requestPolicy": {"default": "10Gi"}}}, "memory"),
+        ({"memory": {"value": "40Gi", "requestPolicy": {"default": "0"}}}, "unlimited"),
+        ({"memory": {"value": "40Gi"}, "shares": {"value": "4"}}, "count"),
+        *(({"memory": value}, "unlimited") for value in WRONG),
+    ],
+)
+def test_what_claims_share_a_device_by_is_what_one_takes_that_asks_for_nothing(capacity: dict[str, Any], shares: str) -> None:
+    assert objects.division({"allowMultipleAllocations": True, "capacity": capacity}) == shares
+    assert not objects.division({"capacity": capacity})

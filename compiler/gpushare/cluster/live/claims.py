@@ -15,7 +15,7 @@ from gpushare.offering.backends import dra
 from gpushare.offering.backends.requests import OUR_CLASSES
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import IMPLICIT, POOL_LABEL
-from gpushare_node.contract.objects import Json, device_taints, mapping, mappings
+from gpushare_node.contract.objects import Json, device_taints, division, mapping, mappings
 from gpushare_node.contract.struct import NOTHING, Struct
 
 API = "resource.k8s.io/v1"
@@ -32,12 +32,8 @@ CLAIMS, TEMPLATES = "resourceclaims", "resourceclaimtemplates"
 POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
 BINDINGS = ("validatingadmissionpolicybindings", "mutatingadmissionpolicybindings")
 """`ReadFailure.what` of the lists of admission, in the same order."""
-BY_MEMORY, BY_COUNT, UNLIMITED = "memory", "count", "unlimited"
-"""By what claims share a device."""
 WHOLE, INSTANCE = "gpu", "mig"
 """The driver's types of devices."""
-MEMORY, SHARES = "memory", "shares"
-"""Names of capacities."""
 
 _MOST = 10**18
 """No generation or count of a real object is larger."""
@@ -69,7 +65,7 @@ class Taint(Struct):
 
 
 class Device(Struct):
-    """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, empty: one claim has it whole.
+    """One device of a slice. `kind` is gpu or mig; `division` by what claims share it, as `objects` has it.
 
     `counters`: what it takes, while claims have it, of those that the devices of its pool share.
     """
@@ -118,18 +114,11 @@ def _device(item: Json) -> Device:
     attributes, capacities = mapping(item, "attributes"), mapping(item, "capacity")
     values = {clean(name): _capacity(mapping(capacities, name)) for name in capacities}
     texts = {field: clean(mapping(attributes, name).get("string")) for field, name in _TEXTS.items()}
-    division = ""
-    if item.get("allowMultipleAllocations") is True:
-        of_memory = values.get(MEMORY)
-        division = BY_COUNT if SHARES in values else BY_MEMORY
-        if division == BY_MEMORY and (of_memory is None or not of_memory.default):
-            division = UNLIMITED
-    taints = tuple(map(_taint, device_taints(item)))
     return Device(
         name=clean(item.get("name")),
         capacities=values or NOTHING,
-        division=division,
-        taints=taints,
+        division=division(item),
+        taints=tuple(map(_taint, device_taints(item))),
         counters=_counters(item, "consumesCounters", "counterSet"),
         **texts,
     )

@@ -14,7 +14,7 @@ from gpushare.cluster.live.slices import Allocations, Held, Listed
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.facts.nodes import taints
-from gpushare_node.contract.objects import tolerates
+from gpushare_node.contract.objects import MEMORY, tolerates
 from gpushare_node.contract.struct import Struct
 
 
@@ -293,4 +293,4 @@ def _consumes(one: Held, capacity: str) -> str:
 
 
 def _amount(capacity: str, amount: int) -> str:
-    return f"{-(-amount // MIB)}Mi" if capacity == claims.MEMORY else str(amount)
+    return f"{-(-amount // MIB)}Mi" if capacity == MEMORY else str(amount)

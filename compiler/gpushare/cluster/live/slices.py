@@ -15,6 +15,8 @@ from gpushare.cluster.live.live_pools import ClassPlan, LivePool, LivePools
 from gpushare.cluster.live.objects import Pod, Snapshot
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first
+from gpushare_node.contract.objects import MEMORY, SHARES
+from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
@@ -125,13 +127,13 @@ def _is_divided_as_planned(pool: LivePool, device: Device) -> bool:
     plan = next((plan for plan in pool.classes.values() if plan.is_of(device)), None)
     if device.division != pool.division:
         return False
-    is_counted = pool.division == claims.BY_COUNT and plan is not None and plan.replicas > 1
-    return not is_counted or plan is None or device.capacities[claims.SHARES].value == plan.replicas
+    is_counted = pool.division == DraShares.COUNT and plan is not None and plan.replicas > 1
+    return not is_counted or plan is None or device.capacities[SHARES].value == plan.replicas
 
 
 def _word(device: Device) -> str:
-    if device.division == claims.BY_COUNT:
-        return f"{device.capacities[claims.SHARES].value} shares"
+    if device.division == DraShares.COUNT:
+        return f"{device.capacities[SHARES].value} shares"
     return device.division or "nothing"
 
 
@@ -227,10 +229,10 @@ def asked(device: Device, request: Request) -> dict[str, int]:
 def shares_used(plan: ClassPlan, division: str, consumed: Mapping[str, int]) -> int:
     """Return how many shares a claim takes away that consumes this much of a device."""
     size = share_bytes(plan)
-    if plan.replicas > 1 and division == claims.BY_COUNT:
-        return consumed.get(claims.SHARES, 1)
-    if plan.replicas > 1 and division == claims.BY_MEMORY and size and claims.MEMORY in consumed:
-        return max(1, -(-consumed[claims.MEMORY] // size))
+    if plan.replicas > 1 and division == DraShares.COUNT:
+        return consumed.get(SHARES, 1)
+    if plan.replicas > 1 and division == DraShares.MEMORY and size and MEMORY in consumed:
+        return max(1, -(-consumed[MEMORY] // size))
     return plan.replicas
 
 
@@ -241,9 +243,9 @@ def shares_left(plan: ClassPlan, device: Device, held: Sequence[Held]) -> int:
         return 0
     if plan.replicas == 1 or not device.division:
         return 0 if held else plan.replicas
-    if claims.SHARES in rest:
-        return max(0, rest[claims.SHARES])
-    return max(0, min(plan.replicas, rest.get(claims.MEMORY, 0) // size)) if size else 0
+    if SHARES in rest:
+        return max(0, rest[SHARES])
+    return max(0, min(plan.replicas, rest.get(MEMORY, 0) // size)) if size else 0
 
 
 def share_bytes(plan: ClassPlan) -> int:

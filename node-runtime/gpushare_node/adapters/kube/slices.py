@@ -6,7 +6,8 @@ A slice that lacks something has it empty; whether that is right, `backends/dra/
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpushare_node.contract.objects import KEEPING_AWAY
+from gpushare_node.contract.objects import KEEPING_AWAY, SHARES, division
+from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.quantity import units
 from gpushare_node.contract.struct import Struct
 
@@ -17,16 +18,14 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_SLICES = 64
 """How many slices of a node are read. A node of sixteen GPUs has one, or two for each GPU."""
 
-UNLIMITED, BY_MEMORY, BY_COUNT = "unlimited", "memory", "count"
-
 
 class SliceDevice(Struct):
     """A device. `type`, `profile` and `uuid` are the driver's attributes, empty if it gives none.
 
     A MIG device without a UUID is a place, at which the driver makes an instance for a claim.
 
-    `shares` is by what claims share the device: memory, count, or unlimited; empty: one claim has it whole. `count` is how many
-    shares it has, 0 if they are not counted. `taints` are the keys of those that keep claims away.
+    `shares` is its `division`, `count` how many shares it has, 0 if they are not counted. `taints` are the keys of those that
+    keep claims away.
     """
 
     name: str
@@ -70,17 +69,14 @@ def view_slice(thing: Json) -> SliceView:
 
 def _device(device: Json) -> SliceDevice:
     attributes, capacities = device.get("attributes") or {}, device.get("capacity") or {}
-    shares = ""
-    if device.get("allowMultipleAllocations"):
-        memory = ((capacities.get("memory") or {}).get("requestPolicy") or {}).get("default")
-        shares = BY_COUNT if "shares" in capacities else BY_MEMORY if units(memory) else UNLIMITED
+    shares = division(device)
     return SliceDevice(
         name=str(device["name"]),
         type=_text(attributes, "type"),
         profile=_text(attributes, "profile"),
         uuid=_text(attributes, "uuid"),
         shares=shares,
-        count=(units(capacities["shares"].get("value")) or 0) if shares == BY_COUNT else 0,
+        count=(units(capacities[SHARES].get("value")) or 0) if shares == DraShares.COUNT else 0,
         taints=tuple(str(one["key"]) for one in device.get("taints") or () if one["effect"] in KEEPING_AWAY),
     )
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gpushare_node.adapters.kube.slices import BY_COUNT, SliceDevice, SliceView
+from gpushare_node.adapters.kube.slices import SliceDevice, SliceView
 from gpushare_node.backends.backend import NodeBackend, about_unregistered
 from gpushare_node.contract.policy import DraShares, ModeSwitch, Policy, Share
 from gpushare_node.contract.reasons import ConditionReason
@@ -152,7 +152,7 @@ def _find_sharing(policy: Policy, listed: Sequence[SliceDevice]) -> str:
     """Return what claims can share that they should not, or the reverse: the driver's setting, not the node's."""
     shares = None if policy.dra is None else policy.dra.shares
     wrong = sorted(
-        f"{one.name} by {f'{one.count} shares' if one.shares == BY_COUNT else one.shares or 'nothing'}"
+        f"{one.name} by {f'{one.count} shares' if one.shares == DraShares.COUNT else one.shares or 'nothing'}"
         for one in listed
         if not _is_shared(policy, one, shares)
     )

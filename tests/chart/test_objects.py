@@ -478,14 +478,30 @@ def test_uninstall_deletes_claim_templates_only_where_a_pool_has_or_had_some(obj
 
 
 def test_pods_may_be_evicted_only_if_a_pool_configures_it(objects) -> None:
-    more = {("pods/eviction", "create"), ("pods", "delete")}
+    more = {("pods/eviction", "create"), ("pods", "delete"), ("pods/status", "patch")}
     assert more <= rights(objects(MODES)["ClusterRole", "", "gpushare-node"])
+    assert not more & rights(objects(MIG_MANAGER)["ClusterRole", "", "gpushare-node"])
     for each, evicts in ((MODES, "true"), (MIG_MANAGER, "false")):
         fence = objects(each)["ValidatingAdmissionPolicy", "", "gpushare-fence"]["spec"]
         given = {one["name"]: one["expression"] for one in fence["variables"]}
         assert given["evicts"] == evicts
     variables = objects(MODES)["ValidatingAdmissionPolicy", "", "gpushare-fence"]["spec"]["variables"]
     assert {"name": "platform", "expression": '["gpu-system","kube-system","monitoring"]'} in variables
+
+
+def test_what_may_be_written_of_pods_is_fenced_where_the_right_is_given(objects) -> None:
+    kind = "ValidatingAdmissionPolicy"
+    for each in BUNDLES:
+        found = objects(each)
+        has_right = ("pods/status", "patch") in rights(found["ClusterRole", "", "gpushare-node"])
+        assert ((kind, "", "gpushare-fence-moves") in found) == has_right
+    spec = objects(MODES)[kind, "", "gpushare-fence-moves"]["spec"]
+    [condition] = spec["matchConditions"]
+    assert condition["expression"] == "request.userInfo.username == 'system:serviceaccount:gpu-system:gpushare-node'"
+    [rule] = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods", "pods/status"], ["UPDATE"])
+    assert objects(MODES)[f"{kind}Binding", "", "gpushare-fence-moves"]["spec"]["validationActions"] == ["Deny"]
+    assert {"name": "platform", "expression": '["gpu-system","kube-system","monitoring"]'} in spec["variables"]
 
 
 def test_quotas_use_the_api_servers_canonical_numbers(objects) -> None:

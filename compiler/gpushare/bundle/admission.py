@@ -29,6 +29,7 @@ CEL = (
     "devices",
     "exemptions",
     "fence",
+    "moves",
     "pods",
     "pool-of-claims",
     "slices",
@@ -136,9 +137,10 @@ def document(values: Mapping[str, Any]) -> Object:
     the CEL, `binding` is all of the binding's specification but the policy's name.
     """
     judges = values["pools"] and values["admission"]["enforce"] != "none"
+    moves = {"gpushare-fence-moves": _moves(values)} if _evicts(values) else {}
     return {
         "lookups": list(_variables("lookups", lookups(values))) if judges else [],
-        "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values)},
+        "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values), **moves},
     }
 
 
@@ -209,11 +211,28 @@ def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Objec
     return {"cel": "devices", "variables": variables}
 
 
+def _evicts(values: Mapping[str, Any]) -> bool:
+    """Whether a pool may move tenants' pods, or end them by eviction."""
+    return any(pool["evict"] for pool in values["pools"].values())
+
+
+def _moves(values: Mapping[str, Any]) -> Object:
+    """Return the policy on what the node runtime may write of pods: that they are moved."""
+    token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
+    return {
+        "kind": "Validating",
+        "cel": "moves",
+        "variables": [_variable("platform", platform_namespaces(values))],
+        "spec": {"matchConditions": [{"name": "node-runtime", "expression": token}]},
+        "binding": {"validationActions": ["Deny"]},
+    }
+
+
 def _fence(values: Mapping[str, Any]) -> Object:
     """Return the policy on what the node runtime may write; it denies whatever the intent says of tenants."""
     token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
     variables = [
-        _variable("evicts", any(pool["evict"] for pool in values["pools"].values())),
+        _variable("evicts", _evicts(values)),
         _variable("observes", observes(values)),
         _variable("platform", platform_namespaces(values)),
         *({"name": vendor, "expression": f"'{values.get(vendor, {}).get('namespace', '')}'"} for vendor in STACKS),

@@ -122,7 +122,7 @@ class DrainEvictions(Struct, frozen=False):
         if holder.pod is None or holder.pod.is_terminating:
             return []
         try:
-            answer = cluster.evict(holder.pod)
+            answer = cluster.evict(holder.pod, is_moved=True)
         except ClusterError as error:
             return [StepResult(step="evict", target=holder.name, status=Status.FAILED, detail=str(error))]
         if answer not in (Eviction.EVICTED, Eviction.FORBIDDEN) or holder.pod_uid in self._reported:

@@ -127,7 +127,8 @@ class RecordedCluster(cluster.Cluster):
     def event_counts(self) -> cluster.EventCounts:
         return cluster.EventCounts(sent=len(self.events))
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
+        assert not is_moved, "who is ended for its cap is not moved"
         self.evicted.append(pod)
         self.forced += is_forced
         return self.answer

@@ -78,7 +78,7 @@ class EvictingCluster(RecordedCluster):
         super().__init__()
         self.asked: dict[str, str] = {}
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
         """`asked` has a letter for each request: b while the pod's budget counts, f where it does not."""
         self.asked[pod.uids[0]] = self.asked.get(pod.uids[0], "") + ("f" if is_forced else "b")
         return Eviction.EVICTED

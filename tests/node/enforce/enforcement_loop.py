@@ -60,7 +60,7 @@ class Api(RecordedCluster):
         self._answer()
         self.deleted += 1
 
-    def evict(self, pod: Any, *, is_forced: bool = False) -> Any:
+    def evict(self, pod: Any, *, is_forced: bool = False, is_moved: bool = False) -> Any:
         self._answer()
         return super().evict(pod, is_forced=is_forced)
 

@@ -92,7 +92,7 @@ def test_hanging_api_server_does_not_delay_killing_an_mps_client(
 class Cluster(RecordedCluster):
     """One whose budgets permit nothing, and which deletes what it is told to."""
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
         super().evict(pod, is_forced=is_forced)
         return Eviction.EVICTED if is_forced else self.answer
 

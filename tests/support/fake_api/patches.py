@@ -188,6 +188,9 @@ def _write_owners(thing: Object, owners: Mapping[tuple[str, str], Iterable[tuple
 
 def patched(before: Object, content_type: str, body: Any, query: Mapping[str, str], manager: str) -> Object:
     """The object after a PATCH of that content type."""
+    uid = body.get("metadata", {}).get("uid") if isinstance(body, dict) else None
+    if uid and uid != before["metadata"]["uid"] and "apply" not in content_type:
+        raise invalid(f'metadata.uid: Invalid value: "{uid}": field is immutable')
     match content_type:
         case "application/merge-patch+json":
             return own(before, merge(before, body), manager)

@@ -107,7 +107,7 @@ class PodView(Struct):
     `controller` its kind and name, both empty without one. `started`: when the running containers were started, in seconds
     since 1970. `claims` are those through which it may have devices (DRA), of whatever driver. `resources` are the names of
     GPU resources that it requests, of whatever plugin, without those that it has by a claim. `is_gone`: the API server no
-    longer lists it, but its processes may still run.
+    longer lists it, but its processes may still run. `is_disrupted`: its status says that it is moved, and by whom.
     """
 
     uids: tuple[str, ...]
@@ -123,6 +123,7 @@ class PodView(Struct):
     claims: tuple[PodClaim, ...] = ()
     resources: frozenset[str] = frozenset()
     is_gone: bool = False
+    is_disrupted: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -237,8 +238,11 @@ class Cluster:
         """Return the counts of Events. Sends no request."""
         return EventCounts()
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        """Evict a pod of this node, if its disruption budget allows it or `is_forced`."""
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
+        """Evict a pod of this node, if its disruption budget allows it or `is_forced`.
+
+        A pod that `is_moved`, and is not ended for what it did, first gets the condition that says so to its controller.
+        """
         return Eviction.REFUSED
 
     def node(self) -> NodeView:

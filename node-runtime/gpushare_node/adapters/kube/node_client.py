@@ -40,7 +40,7 @@ from gpushare_node.adapters.kube.events import EventRecorder
 from gpushare_node.adapters.kube.pod_identity import PodIdentity, is_active
 from gpushare_node.adapters.kube.rollout_slots import RolloutSlots, SlotStore
 from gpushare_node.adapters.kube.slices import SliceView
-from gpushare_node.adapters.kube.views import FIELD_MANAGER, view_event, view_node, view_pod
+from gpushare_node.adapters.kube.views import DISRUPTION, FIELD_MANAGER, view_event, view_node, view_pod
 from gpushare_node.contract import objects
 from gpushare_node.contract.names import POLICY_ANNOTATION, POOL_LABEL, RELEASE_ANNOTATION, RUNTIME_LABEL, WOULD_ANNOTATION
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
@@ -264,8 +264,8 @@ class NodeClient(Cluster):
     def release_slot(self) -> None:
         self._leases.end()
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
-        return self._evictions.evict(pod, is_forced=is_forced)
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
+        return self._evictions.evict(pod, is_forced=is_forced, is_moved=is_moved)
 
     def delete_own_pod(self) -> None:
         path = f"/api/v1/namespaces/{self._place.namespace}/pods/{self._place.pod}"
@@ -364,7 +364,15 @@ RECOUNT_SECONDS = 5.0
 _BUDGET = "DisruptionBudget"
 """The cause in an answer from a budget. Other answers with status 429 are about the server's own load."""
 
-_ANSWERS = {403: Eviction.FORBIDDEN, 404: Eviction.GONE, 409: Eviction.GONE, 429: Eviction.THROTTLED}
+_ANSWERS = {
+    403: Eviction.FORBIDDEN,
+    NOT_FOUND: Eviction.GONE,
+    CONFLICT: Eviction.GONE,
+    INVALID: Eviction.GONE,  # Another pod has its name: a uid cannot be changed.
+    429: Eviction.THROTTLED,
+}
+_MOVED = "GPUShareRepartitioning"
+"""The reason of the condition of a pod that is moved; the fence permits no other."""
 
 
 class EvictionClient:
@@ -382,10 +390,11 @@ class EvictionClient:
         self._ended: dict[str, float] = {}
         """When a pod was last deleted, by namespace."""
 
-    def evict(self, pod: PodView, *, is_forced: bool = False) -> Eviction:
+    def evict(self, pod: PodView, *, is_forced: bool = False, is_moved: bool = False) -> Eviction:
         """Evict the pod with this uid, because another pod may have its name now. ClusterError if there is no usable answer.
 
-        `is_forced`: without a check of its budget.
+        `is_forced`: without a check of its budget. `is_moved`: the pod first gets the condition that a plain deletion does not
+        set. If its budget refuses then, Kubernetes takes the condition back after two minutes, and the next call sets it again.
         """
         now = self._clock.now()
         self._ended = {name: at for name, at in self._ended.items() if now - at < RECOUNT_SECONDS}
@@ -400,7 +409,8 @@ class EvictionClient:
             "deleteOptions": options,
         }
         ask = ApiRequest(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
-        refusal = None if is_forced else self._refusal(ask)
+        refusal = self._refusal(_announcement(pod, path)) if is_moved and not pod.is_disrupted else None
+        refusal = refusal or (None if is_forced else self._refusal(ask))
         refusal = refusal or self._refusal(ApiRequest(method="DELETE", path=path, body=options))
         if refusal is not None:
             return refusal
@@ -418,6 +428,14 @@ class EvictionClient:
                 return _ANSWERS[error.status]
             raise
         return None
+
+
+def _announcement(pod: PodView, path: str) -> ApiRequest:
+    message = "The GPUs of the pod's node are divided in another way."
+    condition = {"type": DISRUPTION, "status": "True", "reason": _MOVED, "message": message, "lastTransitionTime": timestamp()}
+    body = {"metadata": {"uid": pod.uids[0]}, "status": {"conditions": [condition]}}
+    query = {"fieldManager": WRITER}
+    return ApiRequest(method="PATCH", path=f"{path}/status", query=query, body=body, content_type=STRATEGIC_PATCH)
 
 
 _PREFIX = f"{CONDITION}."

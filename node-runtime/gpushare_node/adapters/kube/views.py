@@ -15,6 +15,9 @@ Json = Mapping[str, Any]
 FIELD_MANAGER = "gpushare"
 """The field manager of applied labels."""
 
+DISRUPTION = "DisruptionTarget"
+"""The condition of a pod that is moved: Jobs (`podFailurePolicy`) and other controllers do not count it as a failure."""
+
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
 """It marks a static pod's mirror. Any user may write annotations, but kubelet runs no pod that has this one."""
@@ -69,6 +72,9 @@ def view_pod(pod: Json) -> PodView:
         started=_started(status),
         claims=tuple(_claims(spec, status)),
         resources=frozenset(_requested(spec, status)),
+        is_disrupted=any(
+            (one.get("type"), one.get("status")) == (DISRUPTION, "True") for one in objects.mappings(status, "conditions")
+        ),
     )
 
 

@@ -30,6 +30,69 @@ def test_budget_is_checked_by_a_dry_run_and_the_pod_is_deleted_by_uid(api: ApiSe
     assert [body.get("deleteOptions", body) for body in api.bodies] == [{"preconditions": {"uid": one.uids[0]}}] * 2
 
 
+STATUS = f"{POD}/status"
+
+
+def conditions(api: ApiServer) -> dict[str, dict[str, str]]:
+    return {one["type"]: one for one in api.get("pods", "p", namespace="default")["status"].get("conditions") or ()}
+
+
+def test_a_moved_pod_is_told_before_its_budget_is_asked(api: ApiServer, evictions: EvictionClient) -> None:
+    api.lingers = True
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-28T00:00:00Z"}
+    made = api.add_pod("p", node="n1")
+    api.edit("pods", "p", lambda one: one["status"].update(conditions=[dict(ready)]), namespace="default")
+    assert evictions.evict(view_pod(made), is_moved=True) is Eviction.EVICTED
+    steps = [("PATCH", STATUS), ("POST", EVICTION), ("DELETE", POD)]
+    assert [(method, path.partition("?")[0]) for method, path in api.requests] == steps
+    found = conditions(api)
+    assert found["Ready"] == ready
+    told = found["DisruptionTarget"]
+    assert (told["status"], told["reason"]) == ("True", "GPUShareRepartitioning")
+    assert api.get("pods", "p", namespace="default")["metadata"]["deletionTimestamp"]
+
+
+def test_a_pod_that_another_program_moves_keeps_its_condition(api: ApiServer, evictions: EvictionClient) -> None:
+    api.lingers = True
+    theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    made = api.add_pod("p", node="n1")
+    made["status"]["conditions"] = [theirs]
+    api.edit("pods", "p", lambda one: one["status"].update(conditions=[dict(theirs)]), namespace="default")
+    assert evictions.evict(view_pod(made), is_moved=True) is Eviction.EVICTED
+    assert conditions(api)["DisruptionTarget"] == theirs
+
+
+def test_a_condition_that_kubernetes_took_back_is_set_again(api: ApiServer, evictions: EvictionClient) -> None:
+    """After two minutes without a deletion, because a budget refused it."""
+    api.eviction_budget = 0
+    one = pod(api)
+    assert evictions.evict(one, is_moved=True) is Eviction.REFUSED
+    api.edit("pods", "p", lambda one: one["status"]["conditions"][0].update(status="False"), namespace="default")
+    assert evictions.evict(one, is_moved=True) is Eviction.REFUSED
+    assert conditions(api)["DisruptionTarget"]["status"] == "True"
+
+
+def test_a_pod_of_the_same_name_is_told_nothing(api: ApiServer, evictions: EvictionClient) -> None:
+    one = pod(api)
+    api.remove("pods", "p", namespace="default")
+    assert evictions.evict(one, is_moved=True) is Eviction.GONE
+    pod(api)
+    assert evictions.evict(one, is_moved=True) is Eviction.GONE
+    assert conditions(api) == {}
+
+
+def test_without_the_right_to_tell_no_pod_is_moved(api: ApiServer, evictions: EvictionClient) -> None:
+    api.fail("PATCH", 403)
+    assert evictions.evict(pod(api), is_moved=True) is Eviction.FORBIDDEN
+    assert len(api.all("pods")) == 1
+
+
+def test_who_is_ended_for_its_cap_is_not_told_that_it_is_moved(api: ApiServer, evictions: EvictionClient) -> None:
+    api.lingers = True
+    assert evictions.evict(pod(api), is_forced=True) is Eviction.EVICTED
+    assert conditions(api) == {}
+
+
 def test_an_eviction_that_a_budget_refuses_is_not_repeated_by_itself(api: ApiServer, evictions: EvictionClient) -> None:
     one = pod(api)
     api.eviction_budget = 0

@@ -258,6 +258,7 @@ class Enforcer(Struct, frozen=False):
         suspects = self._suspects()
         identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
         self.inventory.note_present(identities.values(), now)
+        self.inventory.note_ended(self._identities.find_ended(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()

@@ -19,17 +19,15 @@ from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.contract.policy import Policy, Share
-from gpushare_node.contract.struct import Struct, replace
+from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
-# What containers may use through ResourceClaims: which claims are theirs, what these consume, and who shares one. Pure.
-#
-# Kubelet gives a container the devices of the requests that its pod names for it. A claim that several containers use is one
-# budget for all of them.
+# What containers may use through ResourceClaims. Kubelet gives a container the devices of the requests that its pod names for
+# it. Containers of a pod that use one claim have one cap together: that of their pod.
 
 _MIB = 1 << 20
 
@@ -56,56 +54,14 @@ def _uses(pod: PodView, name: str, claim: Claim) -> bool:
     )
 
 
-class Budget(NamedTuple):
-    """What several containers may use together of a device: the union of what each was given there."""
-
-    containers: frozenset[ContainerId]
-    given: tuple[Allocation, ...]
-
-    def beyond(self, given: Iterable[Allocation]) -> list[Allocation]:
-        """Return what was given to the others alone; of a claim it does not matter to whom."""
-        own = list(given)
-        claims = {one.claim for one in own}
-        return [one for one in self.given if (one not in own if one.claim is None else one.claim not in claims)]
-
-
-def joint_budgets(pods: Iterable[PodView], allocations: Allocations) -> Mapping[ContainerId, Mapping[str, Budget]]:
-    """Return the budgets of running containers that use one claim, by container and device.
-
-    A container that uses two claims of one device ties both together: the driver does not tell which memory is whose. A claim
-    that only looks on ties nobody: who uses it without another one has no budget that the others could answer for.
-    """
-    if not any(one.claim is not None for several in allocations.values() for one in several):
-        return {}
-    held: dict[ContainerId, list[Allocation]] = {}
-    users: dict[tuple[str, str], set[ContainerId]] = {}
-    for pod in pods:
-        for run in pod.started if pod.claims else ():
-            own = ContainerId(pod.uids[0], run)
-            held[own] = given_to(pod, pod.containers.get(run, ""), allocations)
-            for one in held[own]:
-                if one.claim is not None and not one.claim.is_admin:
-                    for device in one.devices:
-                        users.setdefault((device, one.claim.uid), set()).add(own)
-    tied: dict[tuple[str, ContainerId], set[ContainerId]] = {}
-    for (device, _), group in users.items():
-        parts = {id(part): part for one in group if (part := tied.get((device, one))) is not None}
-        whole = group.union(*parts.values())
-        tied.update(((device, one), whole) for one in whole)
-    found: dict[ContainerId, dict[str, Budget]] = {}
-    for (device, first), group in tied.items():
-        if len(group) == 1 or device in found.get(first, {}):
-            continue
-        given = {
-            (one.claim or container, one.resource, one.ids): one
-            for container in sorted(group)
-            for one in held[container]
-            if device in one.devices
-        }
-        budget = Budget(frozenset(group), tuple(given.values()))
-        for container in group:
-            found.setdefault(container, {})[device] = budget
-    return found
+def _sharing(pod: PodView, held: Iterable[Allocation]) -> frozenset[str]:
+    """Return the names of the containers that use a claim with another one of the pod. A claim that only looks on ties none."""
+    tied: set[str] = set()
+    for one in held:
+        if one.claim is not None and not one.claim.is_admin:
+            users = {name for claim in pod.claims for name in claim.requests if _uses(pod, name, one.claim)}
+            tied |= users if len(users) > 1 else set()
+    return frozenset(tied)
 
 
 def shares_of(share: Share, claim: Claim) -> Fraction | None:
@@ -128,6 +84,15 @@ _FUTURE_SECONDS = 1800
 Profiles = Mapping[str, str | None]
 """The devices that can be allocated to tenants: uuid → MIG profile as policies write it, None for a whole GPU."""
 
+
+class _Portion(NamedTuple):
+    """A part of a device: the claim or the resource by which it was allocated, and its id there."""
+
+    device: str
+    by: Claim | str
+    text: str
+
+
 _Runs = Mapping[tuple[str, str], list[KeptContainer]]
 """The stored containers by pod uid and container name: a container has another id in each of its runs."""
 
@@ -139,16 +104,21 @@ class Noticed(NamedTuple):
     cap: Cap
 
 
-class Granted(Struct):
+class Granted(Struct, frozen=False):
     """What applies now. `kept` is to be stored by container; `unresolved` states which allocations have no cap, and why.
 
+    `rests` are the grants of pods for what runs in none of their containers that the API server lists: the containers that it
+    does not list yet share what was given to those, and a sandbox has what all containers have of which nothing else runs.
+    `pooled` are listed containers that share a claim: they have no grant but their pod's.
     `noticed` are exemptions that have not been reported to the containers yet. `lost` are the pods that run with what kubelet's
     files no longer list.
     """
 
-    grants: Mapping[ContainerId, Grant]
-    kept: Mapping[str, KeptContainer]
-    unresolved: tuple[str, ...]
+    grants: dict[ContainerId, Grant] = field(default_factory=dict)
+    rests: dict[ContainerId, Grant] = field(default_factory=dict)
+    kept: dict[str, KeptContainer] = field(default_factory=dict)
+    pooled: set[ContainerId] = field(default_factory=set)
+    unresolved: tuple[str, ...] = ()
     noticed: tuple[Noticed, ...] = ()
     lost: tuple[str, ...] = ()
 
@@ -156,6 +126,7 @@ class Granted(Struct):
 class CapTerms(Struct):
     """What the present policy states: shares by resource and profile, and the action that follows a violation.
 
+    `ended` are listed containers in which nothing runs any more: kubelet may have started the next one of that name.
     `offered` are the resources that kubelet gives on this node: a pod that requests one does not run without it. `first_caps`:
     since when each resource has had a cap on this node; None: not known yet. `today` is the date of the host's clock, `now` the
     date that WallClock accepts.
@@ -167,6 +138,7 @@ class CapTerms(Struct):
     profiles: Profiles
     tenancy: Tenancy
     offered: frozenset[str]
+    ended: frozenset[ContainerId]
     notice_seconds: int | None
     first_caps: Mapping[str, int] | None
     now: float
@@ -180,6 +152,7 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
     first_caps: Mapping[str, int] | None,
     dates: WallClock,
     registered: Iterable[str] = (),
+    ended: frozenset[ContainerId] = frozenset(),
 ) -> CapTerms:
     """Return the policy as grants need it, now. `registered` are the resources of which kubelet has devices."""
     return CapTerms(
@@ -188,6 +161,7 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
         grace_seconds=policy.enforcement.grace_seconds,
         profiles=profiles,
         tenancy=tenancy,
+        ended=ended,
         offered=frozenset(registered).union(name for name, _ in policy.resources),
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
@@ -237,52 +211,79 @@ def by_pod(allocations: Iterable[Allocation]) -> Allocations:
 
 
 def grant(pods: Iterable[PodView], allocations: Allocations, now: CapTerms, kept: Mapping[str, KeptContainer]) -> Granted:
-    """Return the grants of every container that the API server and kubelet know, with the caps under which its pod was started.
+    """Return the grants of every pod and its containers that kubelet started, with the caps under which they were started.
 
     `kept` are the caps stored so far. A static pod has its grant under each of its uids: its cgroups use a different one.
     """
-    grants: dict[ContainerId, Grant] = {}
-    keeping: dict[str, KeptContainer] = {}
-    unresolved: list[str] = []
-    noticed: list[Noticed] = []
-    lost: list[str] = []
+    found = Granted()
     runs = _by_name(kept.values())
-    pods = tuple(pods)
-    budgets = joint_budgets(pods, allocations)
     for pod in pods:
-        held_by_pod = held_by(pod, allocations)
-        is_lost = bool(pod.started) and not pod.is_gone and _is_lost(pod, held_by_pod, now)
-        if is_lost:
-            lost.append(f"{pod.namespace}/{pod.name}")
-        stray_cap = None if is_lost or not _are_known(pod, held_by_pod, now) else _stray_cap(pod, held_by_pod, now)
-        for container, name in pod.containers.items():
-            if pod.has_ended and container not in pod.started:
-                continue
-            given = given_to(pod, name, allocations)
-            former = _former(container, pod, name, kept, runs)
-            joint = budgets.get(ContainerId(pod.uids[0], container), {})
-            present, unclear = _present(given, now)
-            where = f"{pod.namespace}/{pod.name}, container {name}"
-            unresolved += [f"{where}: {why}" for device, why in unclear.items() if device not in former]
-            held = _hold(former, present, _cap_came(given, pod.started.get(container), now), now)
-            if held:
-                keeping[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=tuple(held[at] for at in sorted(held)))
-            devices = frozenset(device for allocation in given for device in allocation.devices) | former.keys()
-            found = {device: _cap(own, present.get(device), now) for device, own in held.items()}
-            caps = {
-                device: cap for device, own in found.items() if (cap := _joint_cap(own, device, joint, given, now)) is not None
-            }
-            owner = Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}")
-            stray = stray_cap if _is_younger(pod.started.get(container), now) else None
-            partners = {device: budget.containers for device, budget in joint.items()}
-            own = Grant(owner=owner, devices=devices, caps=caps, stray_cap=stray, is_gone=pod.is_gone, partners=partners)
-            grants.update({ContainerId(pod_uid=uid, container=container): own for uid in pod.uids})
-            noticed += [
-                Noticed(Unit(ContainerId(pod.uids[0], container), device), cap)
-                for device, cap in caps.items()
-                if cap.exemption is not None and (device not in former or held[device].notice != former[device].notice)
-            ]
-    return Granted(grants=grants, kept=keeping, unresolved=tuple(unresolved), noticed=tuple(noticed), lost=tuple(lost))
+        if pod.has_ended and pod.containers and not pod.started:
+            continue
+        _grant_pod(pod, allocations, now, kept, runs, found)
+    return found
+
+
+def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depend on
+    pod: PodView, allocations: Allocations, now: CapTerms, kept: Mapping[str, KeptContainer], runs: _Runs, found: Granted
+) -> None:
+    held = held_by(pod, allocations)
+    if pod.started and not pod.is_gone and _is_lost(pod, held, now):
+        found.lost += (f"{pod.namespace}/{pod.name}",)
+        stray = None
+    else:
+        stray = _stray_cap(pod, held, now) if _are_known(pod, held, now) else None
+    sharing = _sharing(pod, held)
+    unlisted = {one.container for one in held if one.claim is None} | {name for claim in pod.claims for name in claim.requests}
+    unlisted -= set(pod.containers.values())
+    caps: dict[str, dict[str, Cap | None]] = {}
+    alone: set[str] = set()
+    for container, name in (*pod.containers.items(), *((f"{pod.uids[0]}/{name}", name) for name in sorted(unlisted))):
+        if pod.has_ended and container not in pod.started and name not in unlisted:
+            continue
+        given = given_to(pod, name, allocations)
+        former = _former(container, pod, name, kept, runs)
+        present, unclear = _present(given, now)
+        where = f"{pod.namespace}/{pod.name}, container {name}"
+        found.unresolved += tuple(f"{where}: {why}" for device, why in unclear.items() if device not in former)
+        came = _cap_came(given, pod.started[container], now) if container in pod.started else -inf
+        records = _hold(former, present, came, now)
+        if records:
+            caps_kept = tuple(records[at] for at in sorted(records))
+            found.kept[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=caps_kept)
+        all_caps = {device: _cap(own, present.get(device), now) for device, own in records.items()}
+        caps[name] = caps.get(name, {}) | all_caps
+        if name in unlisted:
+            continue
+        if name not in sharing and container in pod.started and not any((uid, container) in now.ended for uid in pod.uids):
+            alone.add(name)
+        own = Grant(
+            owner=Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}"),
+            devices=frozenset(device for allocation in given for device in allocation.devices) | former.keys(),
+            caps={device: cap for device, cap in all_caps.items() if cap is not None},
+            stray_cap=stray if _is_younger(pod.started.get(container), now) else None,
+            is_gone=pod.is_gone,
+        )
+        containers = [ContainerId(pod_uid=uid, container=container) for uid in pod.uids]
+        found.grants.update(dict.fromkeys(containers, own))
+        found.pooled.update(containers if name in sharing else ())
+        found.noticed += tuple(
+            Noticed(Unit(containers[0], device), cap)
+            for device, cap in own.caps.items()
+            if cap.exemption is not None and (device not in former or records[device].notice != former[device].notice)
+        )
+    portions = {name: _portions(given_to(pod, name, allocations)) for name in caps}
+    others = {name: own for name, own in caps.items() if name not in alone}
+    devices, sums = _rest(others, portions, {one for name in alone for one in portions[name]})
+    is_young = now.first_caps is not None if not pod.started else _is_younger(min(pod.started.values()), now)
+    rest = Grant(
+        owner=Owner(namespace=pod.namespace, uid=pod.uids[0]),
+        devices=devices,
+        caps=sums,
+        stray_cap=stray if is_young else None,
+        is_gone=pod.is_gone,
+    )
+    found.rests.update({ContainerId(pod_uid=uid, container=""): rest for uid in pod.uids})
 
 
 def _by_name(kept: Iterable[KeptContainer]) -> _Runs:
@@ -302,9 +303,9 @@ def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptCont
     return found
 
 
-def _cap_came(given: Iterable[Allocation], started: float | None, now: CapTerms) -> float | None:
+def _cap_came(given: Iterable[Allocation], started: float, now: CapTerms) -> float | None:
     """Return when the cap was introduced that is newer than the container: minus infinity if none is, None if not known."""
-    if now.first_caps is None or started is None:
+    if now.first_caps is None:
         return None
     came = [now.first_caps[allocation.resource] for allocation in given if allocation.resource in now.first_caps]
     # A start in the future means that the clock was set back later; and a container that ran under the cap has a stored one.
@@ -350,57 +351,40 @@ def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
     return exempt(cap, kept.notice) if is_exempt and kept.notice is not None else cap
 
 
-def _joint_cap(
-    own: Cap | None, device: str, joint: Mapping[str, Budget], given: Iterable[Allocation], now: CapTerms
-) -> Cap | None:
-    """Return the cap of a container with what its partners were given beyond that. None if a part of it has none.
+def _rest(
+    caps: Mapping[str, Mapping[str, Cap | None]], given: Mapping[str, set[_Portion]], taken: set[_Portion]
+) -> tuple[frozenset[str], dict[str, Cap]]:
+    """Return the devices that these containers were given beyond what is `taken`, and the sums of their caps there.
 
-    What is stored of a container is its own alone: a partner takes with it what it brought.
+    `caps` and `given` are by the containers' names. What an init container had, the next begins with: it counts once. On a
+    device where one of them has no cap there is none.
     """
-    if own is None or device not in joint:
-        return own
-    more, unclear = _present(joint[device].beyond(given), now)
-    record = more.get(device, CapRecord(device=device, cap_bytes=0))
-    if device in unclear or record.cap_bytes is None:
-        return None
-    return replace(own, bytes=own.bytes + record.cap_bytes, tolerance_bytes=own.tolerance_bytes + record.tolerance_bytes)
-
-
-def sandbox_grants(grants: Mapping[ContainerId, Grant]) -> tuple[dict[str, ContainerId], dict[ContainerId, Grant]]:
-    """Return whose the memory of each pod's sandbox is, and the grants of pods as a whole.
-
-    It is the container's with devices, if the pod has only one; else the pod's, with the sum of its containers' caps.
-    """
-    by_pod: dict[str, list[ContainerId]] = {}
-    for container, own in grants.items():
-        if own.devices:
-            by_pod.setdefault(container.pod_uid, []).append(container)
-    units, whole = {}, {}
-    for uid, containers in by_pod.items():
-        units[uid] = containers[0] if len(containers) == 1 else ContainerId(uid, "")
-        if len(containers) > 1:
-            whole[units[uid]] = _whole({one: grants[one] for one in containers}, uid)
-    return units, whole
-
-
-def _whole(parts: Mapping[ContainerId, Grant], uid: str) -> Grant:
-    """Return the grant of a pod as a whole. A device on which one of its containers has no cap has none."""
-    first = next(iter(parts.values()))
-    devices = frozenset(device for part in parts.values() for device in part.devices)
-    caps: dict[str, Cap] = {}
-    for device in devices:
-        # A cap for several containers counts once.
-        own = {
-            min(part.partners.get(device, {one})): part.caps.get(device)
-            for one, part in parts.items()
-            if device in part.devices
-        }
-        known = [cap for cap in own.values() if cap is not None]
-        if len(known) == len(own):
-            caps[device] = replace(
-                known[0], bytes=sum(cap.bytes for cap in known), tolerance_bytes=sum(cap.tolerance_bytes for cap in known)
+    parts: dict[str, list[tuple[Cap | None, Fraction]]] = {}
+    for name, own in sorted(caps.items()):
+        for device in own.keys() | {portion.device for portion in given[name]}:
+            portions = {portion for portion in given[name] if portion.device == device}
+            if not portions or portions - taken:
+                part = Fraction(len(portions - taken), len(portions)) if portions else Fraction(1)
+                parts.setdefault(device, []).append((own.get(device), part))
+        taken = taken | given[name]
+    found: dict[str, Cap] = {}
+    for device, several in parts.items():
+        known = [(cap, part) for cap, part in several if cap is not None]
+        if len(known) == len(several):
+            found[device] = replace(
+                next((cap for cap, _ in known if cap.exemption is not None), known[0][0]),
+                bytes=int(sum(cap.bytes * part for cap, part in known)),
+                tolerance_bytes=int(sum(cap.tolerance_bytes * part for cap, part in known)),
             )
-    return Grant(owner=Owner(first.owner.namespace, uid), devices=devices, caps=caps, is_gone=first.is_gone)
+    return frozenset(parts), found
+
+
+def _portions(given: Iterable[Allocation]) -> set[_Portion]:
+    return {
+        _Portion(device, one.claim or one.resource, text)
+        for one in given
+        for device, text in zip(one.devices, one.ids, strict=True)
+    }
 
 
 def _is_younger(started: float | None, now: CapTerms) -> bool:
@@ -440,9 +424,9 @@ def _are_known(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> bool:
 def _stray_cap(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> Cap | None:
     """Return a cap of zero bytes for tenants on devices not allocated to them. Only if admission denies all access to those.
 
-    None for the platform, and for pods that admission leaves alone.
+    None for the platform, for pods that admission leaves alone, and for pods of unknown namespaces.
     """
-    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in now.tenancy.platform:
+    if now.tenancy.admission is not AdmissionMode.DENY or pod.namespace in {"", *now.tenancy.platform}:
         return None
     if not now.tenancy.has_tenant(pod.namespace, holds_share=any(one.may_be_gpus for one in held)):
         return None

@@ -2,7 +2,8 @@
 
 A tenant is identified by its cgroup and by a pod that the API server knows, never by its name. A path may contain several pods,
 because a tenant can create cgroups below its own and name them freely: only the first pod in the path is reliable. What runs in
-a pod's own cgroup, or in a container of it that no status names (its pause container: a sandbox), is the pod's.
+a pod's own cgroup, or in a container of it that no status names, is the pod's: a sandbox in its pause container, an init
+container, a container whose hook still runs, or whose pod waits for another image. Its owner decides when a status names it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,16 +18,19 @@ ROUNDS = 60
 """In how many cycles every known process is read again. One that may be signalled is read in each; one that has ended is
 missing from the driver's lists at once."""
 
+POD = "(pod)"
+"""How messages name a pod as a whole in place of a container."""
+
 
 class PodIndex(Struct):
     """The pods of the node by each of their uids. `platform`: the uids of pods whose processes must never be signalled.
 
-    `units`: for pods with devices, whose memory a sandbox's is: the only container with devices, else the pod's.
+    `pooled` are containers that have one cap with others of their pod: their memory is the pod's.
     """
 
     pods: Mapping[str, PodView] = field(default_factory=dict)
     platform: frozenset[str] = frozenset()
-    units: Mapping[str, ContainerId] = field(default_factory=dict)
+    pooled: frozenset[ContainerId] = frozenset()
 
     @classmethod
     def of(cls, pods: Iterable[PodView], platform: Collection[str] = (), holders: frozenset[str] = frozenset()) -> "PodIndex":
@@ -49,7 +53,7 @@ class PodIndex(Struct):
         pod = self.find(container)
         if pod is None:
             return None
-        return pod.containers.get(container.container) if container.container else "(sandbox)"
+        return pod.containers.get(container.container) if container.container else POD
 
     def label(self, container: ContainerId) -> str:
         """Return the container's name, or its id while the API server has not listed it."""
@@ -58,8 +62,8 @@ class PodIndex(Struct):
     def resolve(self, container: ContainerId) -> ContainerId:
         """Return whose memory a process in this container uses: the container's or, if the API does not list it, its pod's."""
         pod = self.find(container)
-        is_listed = pod is None or container.container in pod.containers or container.container in pod.started
-        return container if is_listed else self.units.get(container.pod_uid, container)
+        is_its_own = pod is None or (container.container in pod.containers and container not in self.pooled)
+        return container if is_its_own else ContainerId(container.pod_uid, "")
 
 
 class Identities:
@@ -72,6 +76,28 @@ class Identities:
         self._known: Mapping[int, Process] = {}
         self._roster: PodIndex | None = None
         self._round = 0
+        self._sorted: Mapping[int, Process] = self._known
+        self._looked: frozenset[ContainerId] = frozenset()
+        self._ended: frozenset[ContainerId] = frozenset()
+
+    def find_ended(self) -> frozenset[ContainerId]:
+        """Return the listed containers in which nothing runs, of pods that have processes on the GPUs in others.
+
+        Kubelet has started the container again, and its status does not say so yet; or all that the pod runs is in a sandbox.
+        The processes of all pods are looked at only when such a container appears.
+        """
+        if self._sorted is self._known:
+            return self._ended
+        self._sorted, roster = self._known, self._roster or PodIndex()
+        inside = {pid for pid, process in self._known.items() if process.container and not process.container.container}
+        places = {self._seen[pid].candidates[0] for pid in inside}
+        pods = {one.pod_uid: pod for one in places if (pod := roster.find(one)) is not None}
+        listed = frozenset(ContainerId(uid, run) for uid, pod in pods.items() for run in pod.started)
+        looked = listed.union(places)
+        if looked != self._looked:
+            alive = {seen.candidates[0] for seen in self._processes.in_pods()} if listed else ()
+            self._looked, self._ended = looked, listed.difference(alive)
+        return self._ended
 
     def recognise(self, pids: Collection[int], pod_index: PodIndex, suspects: Collection[int] = ()) -> Mapping[int, Process]:
         """Return the identities of these processes; those that ended or cannot be read are missing.
@@ -116,8 +142,7 @@ class Identities:
         if container is None:
             is_server = mps.is_server(self._processes.details(seen.pid), is_tenant=False)
             return ProcessKind.MPS_SERVER if is_server else ProcessKind.UNKNOWN
-        is_known = pod_index.name(container) is not None and (container.container or container in pod_index.units.values())
-        return ProcessKind.TENANT if is_known else ProcessKind.UNKNOWN
+        return ProcessKind.TENANT if pod_index.name(container) is not None else ProcessKind.UNKNOWN
 
     def identify(self, seen: ProcessIdentity) -> Process:
         """Return the identity of a process that the driver does not list."""

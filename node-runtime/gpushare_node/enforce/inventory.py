@@ -4,7 +4,7 @@ Makes no call to the API server. What cannot be read again keeps its last value;
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Protocol
 
@@ -22,7 +22,6 @@ from gpushare_node.enforce.grants import (
     by_pod,
     grant,
     profiles,
-    sandbox_grants,
     terms,
 )
 from gpushare_node.enforce.identities import PodIndex
@@ -124,7 +123,10 @@ class Inventory(Struct, frozen=False):
     _absent_since: dict[str, float] = field(default_factory=dict)
     _next_end: float = inf
     _complaint: str = ""
-    _units: Mapping[str, ContainerId] = field(default_factory=dict)
+    _ended: frozenset[ContainerId] = frozenset()
+    _listed: tuple[PodView, ...] = ()
+    _pooled: frozenset[ContainerId] = frozenset()
+    _unknown_since: Mapping[str, float] = field(default_factory=dict)
     _unread_since: float | None = None
     _registered: frozenset[str] = frozenset()
     _unallocated: Mapping[str, float] = field(default_factory=dict)
@@ -146,10 +148,11 @@ class Inventory(Struct, frozen=False):
             is_surveyed |= self._survey(now, _NEW_DEVICE_SECONDS)
         if is_fresh:
             is_changed |= self._follow(found, now)
-            found = (*(pod for pod, _ in self._gone.values()), *found)
+            found = (*self._find_unknown(found, now), *(pod for pod, _ in self._gone.values()), *found)
+            is_changed |= found != self._listed
         if is_fresh and (is_changed or is_allocated):
             self._seen_pods = self._present
-            self.pod_index = replace(PodIndex.of(found, tenancy.platform, self._holders()), units=self._units)
+            self.pod_index = replace(PodIndex.of(found, tenancy.platform, self._holders()), pooled=self._pooled)
         self._is_due |= is_changed or is_allocated or self.dates.now() >= self._next_end
         self.noticed = ()
         if is_fresh and self._is_due:
@@ -189,6 +192,28 @@ class Inventory(Struct, frozen=False):
             gone = {uid: one for uid, one in gone.items() if uid not in present}
         self._gone = {uid: (pod, at) for uid, (pod, at) in gone.items() if now - at < _REMEMBER_SECONDS}
         return len(self._gone) < len(gone)
+
+    def _find_unknown(self, found: tuple[PodView, ...], now: float) -> Iterator[PodView]:
+        """Yield the pods that kubelet has given something and the API server does not list, for a while: all are one container.
+
+        Static pods have a mirror only if the API server accepts it, and one that was deleted by force may run on.
+        """
+        known = {uid for pod in found for uid in pod.uids} | {uid for pod, _ in self._gone.values() for uid in pod.uids}
+        unknown = (self._allocations or {}).keys() - known
+        self._unknown_since = {uid: self._unknown_since.get(uid, now) for uid in unknown}
+        for uid, since in sorted(self._unknown_since.items()):
+            if now - since >= STALE_SECONDS:
+                yield PodView(
+                    uids=(uid,),
+                    namespace="",
+                    name=uid,
+                    labels={},
+                    phase="",
+                    is_terminating=False,
+                    owner="",
+                    containers={},
+                    is_gone=True,
+                )
 
     @property
     def is_allocation_known(self) -> bool:
@@ -254,7 +279,14 @@ class Inventory(Struct, frozen=False):
         self._registered = frozenset(name for name, ids in checkpoint.registered.items() if ids)
         return (self._allocations, self._registered) != former
 
+    def note_ended(self, ended: frozenset[ContainerId], now: float) -> None:
+        """Record in which listed containers nothing runs any more. Kubelet starts them again without the API server, too."""
+        if ended != self._ended:
+            self._ended = ended
+            self._grant(self._listed, now)
+
     def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
+        self._listed = pods
         capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
         first_caps = self.first_caps.find(capped, now)
         if self._allocations is None or self.surveys is None:
@@ -264,11 +296,12 @@ class Inventory(Struct, frozen=False):
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._registered)
+        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._registered, self._ended)
         granted = grant(watched, self._allocations, now_terms, self._kept)
-        self._units, whole = sandbox_grants(granted.grants)
-        self.pod_index = replace(self.pod_index, units=self._units)
-        self.grants, self.noticed = {**granted.grants, **whole}, granted.noticed
+        if granted.pooled != self._pooled:
+            self._pooled = frozenset(granted.pooled)
+            self.pod_index = replace(self.pod_index, pooled=self._pooled)
+        self.grants, self.noticed = granted.grants | granted.rests, granted.noticed
         for doubt in granted.unresolved:
             if doubt not in self.unresolved:
                 _LOG.warning("%s", doubt)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from gpushare_node.contract.struct import Struct
-from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Process, ProcessKind
+from gpushare_node.guard.inputs import Cap, ContainerId, GuardInput, Process, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps, ProcessUsage, RejectReason, Uses, validate
 
 
@@ -143,7 +143,7 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
         mps=device.mps,
         uses=uses,
         clients=sifted.clients,
-        samples=_charge_joint(samples, place, inputs.grants),
+        samples=samples,
         unrecognised=unrecognised,
         orphans=tuple(orphans),
         doubtful=doubtful,
@@ -155,30 +155,6 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
 def _total(uses: Collection[int | None]) -> float:
     """Return the sum; infinity if one of them is unknown."""
     return math.inf if None in uses else sum(filter(None, uses))
-
-
-def _charge_joint(
-    samples: dict[ContainerId, Sample], place: str, grants: Mapping[ContainerId, Grant]
-) -> dict[ContainerId, Sample]:
-    """Charge the container that uses most of a joint cap with what all use, if that is more than the cap.
-
-    Otherwise each has its own usage; if a part of the sum is unknown, so is that container's.
-    """
-    found = samples
-    for container, sample in samples.items():
-        grant = grants.get(container)
-        if grant is None or not grant.partners or place not in grant.partners or place not in grant.caps:
-            continue
-        others = [(samples[one].used_bytes, one) for one in grant.partners[place] if one in samples and one != container]
-        if not others or max(others) > (sample.used_bytes, container):
-            continue
-        total = sample.used_bytes + sum(used for used, _ in others)
-        is_whole = sample.is_whole and all(samples[one].is_whole for _, one in others)
-        if total > grant.caps[place].limit_bytes:
-            found = {**found, container: sample._replace(used_bytes=total, is_whole=is_whole)}
-        elif not is_whole:
-            found = {**found, container: sample._replace(is_whole=False)}
-    return found
 
 
 NO_SAMPLE = Sample(used_bytes=0, is_whole=True, processes=())

@@ -29,6 +29,11 @@ class Owner(NamedTuple):
     namespace: str
     uid: str
 
+    def may_be(self, other: "Owner") -> bool:
+        """Whether both are the same container: one that was not listed had the place of its pod alone."""
+        (pod, slash, _), (others, other_slash, _) = self.uid.partition("/"), other.uid.partition("/")
+        return self == other or (self.namespace == other.namespace and pod == others and not (slash and other_slash))
+
 
 class ProcessKind(Enum):
     """How the guard classifies a process: by pod and cgroup, never by command name alone, which a tenant can choose."""
@@ -93,7 +98,7 @@ class Grant(Struct):
     Devices are those that kubelet allocates: a GPU's uuid, or a MIG instance's. On a device without a cap nothing is
     enforced. A container with several replicas of one device has the sum of their caps. `stray_cap` applies on devices that
     were not allocated to it; None: there it is only reported. `is_gone`: its pod is no longer known; processes that still run
-    in it stay under its cap. `partners`: on these devices the cap holds for it and these containers together.
+    in it stay under its cap.
     """
 
     owner: Owner
@@ -101,7 +106,6 @@ class Grant(Struct):
     caps: Mapping[str, Cap] = field(default_factory=dict)
     stray_cap: Cap | None = None
     is_gone: bool = False
-    partners: Mapping[str, frozenset[ContainerId]] = field(default_factory=dict)
 
 
 class GuardInput(Struct):

@@ -109,7 +109,7 @@ class CycleState:
     def _take_over(self, unit: Unit, owner: Owner, present: AbstractSet[ContainerId]) -> Violation | None:
         """Return what the container's earlier run in its pod owes, if that run is no longer on the device."""
         for other, violation in self.violations.items():
-            if other.device == unit.device and violation.owner == owner and other.container not in present:
+            if other.device == unit.device and violation.owner.may_be(owner) and other.container not in present:
                 return self.violations.pop(other)
         return None
 

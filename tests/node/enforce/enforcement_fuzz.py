@@ -218,7 +218,7 @@ class EnforcementFuzz(HostileNode):
             self.born(pid)
 
     def check(self, pid: int, name: str) -> None:
-        """The process is of a container of a pod as the API server last showed it, and over its cap on one of its own GPUs.
+        """The process is of a container of a pod that the API server has shown, and over its cap on one of its own GPUs.
 
         A whole container that was sent SIGTERM while this held is ended whatever has happened since, but no other's process is.
         """
@@ -240,8 +240,8 @@ class EnforcementFuzz(HostileNode):
         return any(self.used_mib(home, gpu) > cap for gpu, cap in caps.items())
 
     def is_known(self, home: int) -> bool:
-        """Whether the API server showed the container as one of its pod's, when it last showed that."""
-        return container_id(home) in self.last_shown[pod_uid(home)].containers
+        """Whether the API server has shown its pod; it may list the container later, or the next run of it before."""
+        return pod_uid(home) in self.last_shown
 
     def is_being_ended(self, cgroup: str) -> bool:
         """Whether the whole container was over its cap when its end began, not long ago."""

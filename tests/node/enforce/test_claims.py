@@ -18,8 +18,6 @@ from gpushare_node.enforce.grants import (
     Granted,
     by_pod,
     grant,
-    joint_budgets,
-    sandbox_grants,
     terms,
 )
 from gpushare_node.guard.inputs import ContainerId
@@ -266,12 +264,10 @@ def test_caps_of_a_recorded_node_are_those_of_its_pods_claims(tmp_path: Path, sc
     }
     assert caps == desired
     assert found.unresolved == ()
-    partners = {
-        names[one.container]: {names[two.container] for at in own.partners.values() for two in at}
-        for one, own in found.grants.items()
-    }
     both = {"two-containers/work", "two-containers/beside"}
-    assert {name: some for name, some in partners.items() if some} == (dict.fromkeys(both, both) if scene == "memory" else {})
+    assert {names[one.container] for one in found.pooled} == (both if scene == "memory" else set())
+    together = [cap.bytes // MIB for one in found.rests.values() for cap in one.caps.values()]
+    assert together == ([3750] if scene == "memory" else [])
 
 
 REQUESTS = ("gpu", "other")
@@ -407,7 +403,7 @@ def test_no_container_has_a_cap_on_a_device_that_kubelet_did_not_give_it() -> No
                 own = found.grants[ContainerId(f"uid-{number}", f"{number}-{index}")]
                 assert own.devices == given[container["name"]]
                 assert own.caps.keys() == given[container["name"]] - {"gpu-9"}
-                assert all(ContainerId(f"uid-{number}", f"{number}-{index}") in some for some in own.partners.values())
+                assert own.stray_cap is None or given[container["name"]] <= {"GPU-a", "GPU-b"}
                 capped += len(own.caps)
     assert capped > scale.examples(6000) / 3
 
@@ -423,86 +419,53 @@ def two(number: int = 1, **changes: Any) -> Any:
     return pod("two", number, **fields | changes)
 
 
-def test_a_claim_of_several_containers_and_pods_is_one_cap_for_all_of_them() -> None:
-    pods = [two(), pod("three", 3, claims=(uses(),)), pod("alone", 4, claims=(uses("d"),))]
+def rest_mib(found: Granted, number: int = 1) -> dict[str, float]:
+    """What the pod as a whole may use of each device."""
+    return {device: cap.bytes / MIB for device, cap in found.rests[ContainerId(pod_uid(number), "")].caps.items()}
+
+
+def test_a_claim_of_several_containers_of_a_pod_is_one_cap_for_all_of_them() -> None:
     own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
-    found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=3, **own), claimed("d", number=4, **own))
-    together = {ContainerId(pod_uid(1), container_id(one)) for one in (1, 51)} | {ContainerId(pod_uid(3), container_id(3))}
-    assert {one: some.partners for one, some in found.grants.items()} == {
-        **{one: {"GPU-a": together} for one in together},
-        ContainerId(pod_uid(4), container_id(4)): {},
-    }
-    assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {3712}
+    pods = [two(), pod("alone", 4, claims=(uses("d"),))]
+    found = granted(dra_policy(T4), pods, claimed(**own), claimed("d", number=4, **own))
+    assert found.pooled == {ContainerId(pod_uid(1), container_id(one)) for one in (1, 51)}
+    assert (rest_mib(found), rest_mib(found, 4), cap_mib(found, 4)) == ({"GPU-a": 3712}, {}, 3712)
 
 
-def test_a_further_claim_of_one_of_them_on_the_device_is_added_for_all() -> None:
+def test_a_further_claim_of_one_of_them_is_added_for_all() -> None:
+    side = PodClaim(name="d", requests={"side": frozenset({""})})
+    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
+    pods = [two(claims=(*two().claims, side))]
+    found = granted(dra_policy(T4), pods, claimed(**own), claimed("d", **own))
+    assert rest_mib(found) == {"GPU-a": 7424}
+    apart = granted(dra_policy(T4), pods, claimed(**own), claimed("d", "GPU-b", **own))
+    assert rest_mib(apart) == {"GPU-a": 3712, "GPU-b": 3712}
+
+
+def test_who_only_looks_on_by_the_same_claim_is_apart() -> None:
+    """What it uses itself has no cap, and would be charged to the other."""
+    watch = PodClaim(name="w", requests={"main": frozenset({""}), "side": frozenset({""})})
+    pods = [two(claims=(uses(), watch))]
+    found = granted(dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("w", is_admin=True))
+    assert (found.pooled, cap_mib(found), cap_mib(granted(dra_policy(T4), pods, claimed(), claimed("w", is_admin=True)))) == (
+        set(),
+        3712,
+        14848,
+    )
+
+
+def test_a_claim_without_a_cap_leaves_all_who_use_it_without_one() -> None:
     side = PodClaim(name="d", requests={"side": frozenset({""})})
     pods = [two(claims=(*two().claims, side))]
-    found = granted(dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("d", memory_bytes=3840 * MIB))
-    assert {cap.bytes // MIB for one in found.grants.values() for cap in one.caps.values()} == {7424}
+    found = granted(dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("d", memory_bytes=0))
+    assert rest_mib(found) == {}
+    assert found.rests[ContainerId(pod_uid(1), "")].devices == {"GPU-a"}
 
 
-def test_who_only_looks_on_by_the_same_claim_is_no_partner() -> None:
-    """What it uses itself has no cap, and would be charged to the other."""
-    pods = [pod("tenant", 1, claims=(uses(), uses("w"))), pod("monitor", 2, claims=(uses("w"),))]
-    watch: dict[str, Any] = {"is_admin": True}
-    found = granted(
-        dra_policy(T4), pods, claimed(memory_bytes=3840 * MIB), claimed("w", **watch), claimed("w", number=2, **watch)
-    )
-    assert (cap_mib(found), cap_mib(found, 2)) == (3712, None)
-    assert all(not one.partners for one in found.grants.values())
-
-
-def test_what_a_partner_brought_leaves_with_it() -> None:
-    """The cap would keep a share that another pod has by now."""
-    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
-    one, two_ = pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))
-    allocations = claimed(**own), claimed(number=2, **own), claimed("d", number=2, **own)
-    before = granted(dra_policy(T4), [one, two_], *allocations)
-    assert (cap_mib(before), cap_mib(before, 2)) == (7424, 7424)
-    now = terms(dra_policy(T4), TENANCY, {"GPU-a": None}, {}, DATES)
-    assert cap_mib(grant([one], by_pod(allocations[:1]), now, before.kept)) == 3712
-
-
-def test_a_partner_without_a_cap_leaves_all_of_them_without_one() -> None:
-    pods = [pod("one", 1, claims=(uses(),)), pod("two", 2, claims=(uses(), uses("d")))]
-    own: dict[str, Any] = {"memory_bytes": 3840 * MIB}
-    found = granted(dra_policy(T4), pods, claimed(**own), claimed(number=2, **own), claimed("d", number=2, memory_bytes=0))
-    assert (cap_mib(found), cap_mib(found, 2)) == (None, None)
-    assert len(found.unresolved) == 1
-
-
-def test_all_who_are_tied_by_a_chain_of_claims_have_one_budget_and_no_other() -> None:
-    dice = random.Random(11)
-    for _ in range(scale.examples(300)):
-        used = {number: set(dice.sample("abcdefgh", dice.randint(1, 3))) for number in range(6)}
-        pods = [pod(f"p{number}", number, claims=tuple(map(uses, sorted(names)))) for number, names in used.items()]
-        given = [claimed(name, number=number) for number, names in used.items() for name in names]
-        found = joint_budgets(pods, by_pod(given))
-        for number, own in used.items():
-            tied, names = {number}, set(own)
-            for _ in used:
-                tied = {other for other in used if names & used[other]}
-                names = set().union(*(used[other] for other in tied))
-            budget = found.get(ContainerId(pod_uid(number), container_id(number)), {}).get("GPU-a")
-            if len(tied) == 1:
-                assert budget is None
-                continue
-            assert budget is not None
-            assert budget.containers == {ContainerId(pod_uid(other), container_id(other)) for other in tied}
-            assert sorted(one.claim.name for one in budget.given if one.claim) == sorted(names)
-
-
-def test_a_container_that_has_ended_has_no_part_in_it() -> None:
-    pods = [two(started={container_id(1): YOUNG})]
-    allocations = by_pod([claimed(memory_bytes=3840 * MIB)])
-    assert joint_budgets(pods, allocations) == {}
-
-
-def test_the_cap_of_a_sandboxed_pod_counts_a_joint_cap_once() -> None:
-    found = granted(dra_policy(T4), [two()], claimed(memory_bytes=3840 * MIB))
-    _, whole = sandbox_grants(found.grants)
-    assert [cap.bytes // MIB for one in whole.values() for cap in one.caps.values()] == [3712]
+def test_a_claim_is_not_given_again_to_a_container_that_is_not_listed_yet() -> None:
+    """Both use it; one of them has started."""
+    found = granted(dra_policy(T4), [two(containers={container_id(1): "main"})], claimed(memory_bytes=3840 * MIB))
+    assert (rest_mib(found), found.pooled) == ({"GPU-a": 3712}, {ContainerId(pod_uid(1), container_id(1))})
 
 
 # The whole of enforcement.

@@ -49,7 +49,8 @@ class EvictionRequests(Struct, frozen=False):
 
     After TRIES answers the pod is deleted regardless of its PodDisruptionBudget, because its tenant may have written the
     budget. After as many more, or if the API server forbids the eviction (RBAC), only signals remain. An API server that does
-    not answer has not refused. `offends` is called just before a request is sent, which may be long after it was queued.
+    not answer has not refused. `offends` is called just before a request is sent, which may be long after it was queued;
+    not if the container has been killed and its pod is to follow.
     """
 
     cluster: Cluster
@@ -85,7 +86,7 @@ class EvictionRequests(Struct, frozen=False):
 
     def _send(self, facts: ViolationDetails, pod: PodView, *, is_forced: bool) -> None:
         """On the work queue's thread."""
-        if not self.offends(facts):
+        if not (facts.ended or self.offends(facts)):
             return
         try:
             answer: Eviction | None = self.cluster.evict(pod, is_forced=is_forced)

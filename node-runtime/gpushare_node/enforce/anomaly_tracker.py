@@ -32,6 +32,7 @@ _LASTING = frozenset(
         AnomalyKind.UNRESOLVED,
         AnomalyKind.MEMORY_UNKNOWN,
         AnomalyKind.DOUBTFUL,
+        AnomalyKind.CROWDED,
     }
 )
 """Anomalies that the condition reports if they last."""
@@ -43,15 +44,15 @@ _BLIND = {
 }
 """Why caps are not enforced on a device, in the order in which they are reported."""
 
-_BUDGET = (
-    "Namespace {namespace} has reached its limit of terminated processes per minute on {device}: further terminations wait. "
-    "Other namespaces are not affected."
+_CROWD = (
+    "Most containers on {device}, of several namespaces, are over their caps at once, so its process list is not believed. "
+    "While that lasts, no process on it is terminated."
 )
 _CONTRADICTION = (
     "The driver's process lists attribute more memory to several namespaces than their GPUs report in use. "
     "Until both agree, no further process is terminated on this node."
 )
-_PAUSES = {AnomalyKind.BUDGET_SPENT: ("budget", _BUDGET), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
+_PAUSES = {AnomalyKind.CROWDED: ("crowd", _CROWD), AnomalyKind.CONTRADICTED: ("contradiction", _CONTRADICTION)}
 """Why no target is selected: the metric's label, and the text for messages."""
 
 _STUCK = (
@@ -117,6 +118,9 @@ class AnomalyTracker(Struct, frozen=False):
                 holders = f"it may be held by {names}" if names else "no container to which it was allocated has it open"
                 message = text.format(devices=", ".join(devices), holders=holders)
                 return reasons.ConditionReason.ENFORCEMENT_BLIND, message
+        crowded = sorted(device for reason, device in lasting if reason is AnomalyKind.CROWDED)
+        if crowded:
+            return reasons.ConditionReason.CAP_EXCEEDED, _CROWD.format(device=", ".join(crowded))
         if self._overdue:
             names = "; ".join(f"{self._name(one.unit.container)} on {one.device}" for one in self._overdue if one.unit)
             seconds = max(anomaly.since_seconds or 0 for anomaly in self._overdue)
@@ -135,8 +139,7 @@ class AnomalyTracker(Struct, frozen=False):
 
     def _set_gauges(self, reports: list[Anomaly]) -> None:
         metrics = self.metrics
-        metrics.breaker.set(any(one.reason is AnomalyKind.CONTRADICTED for one in reports))
-        metrics.budgets.set(sum(one.reason is AnomalyKind.BUDGET_SPENT for one in reports))
+        metrics.breaker.set(any(one.reason in _PAUSES for one in reports))
         metrics.stuck.set(sum(len(one.processes) for one in reports if one.reason is AnomalyKind.STUCK))
         metrics.orphans.replace(((one.device,), len(one.processes)) for one in reports if one.reason is AnomalyKind.ORPHAN)
         metrics.unattributed.replace(
@@ -160,23 +163,22 @@ class AnomalyTracker(Struct, frozen=False):
                     self._report_to_pod(
                         EventReason.STRAY, report.unit, pod_index, f"It uses {report.device}, which was not allocated to it."
                     )
-            case AnomalyKind.BUDGET_SPENT | AnomalyKind.CONTRADICTED:
-                self._report_pause(report, pod_index, now)
+            case AnomalyKind.CROWDED | AnomalyKind.CONTRADICTED:
+                self._report_pause(report, now)
             case AnomalyKind.MPS_REFUSED:
                 if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
                     self.metrics.suppressed.add("mps")
             case _:
                 pass
 
-    def _report_pause(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:
-        """Report that no target is selected for now: in one namespace on one device, or on the whole node."""
-        pod = None if report.unit is None else pod_index.find(report.unit.container)
-        namespace = "" if pod is None or report.reason is AnomalyKind.CONTRADICTED else pod.namespace
-        if not self._is_news((report.reason, namespace), now):
+    def _report_pause(self, report: Anomaly, now: float) -> None:
+        """Report that nothing is terminated for now: on one device, or on the whole node."""
+        device = report.device if report.reason is AnomalyKind.CROWDED else ""
+        if not self._is_news((report.reason, device), now):
             return
         label, text = _PAUSES[report.reason]
         self.metrics.suppressed.add(label)
-        message = text.format(namespace=namespace, device=report.device)
+        message = text.format(device=device)
         self.cluster.record_event(Event(type=EventType.WARNING, reason=EventReason.BREAKER_OPEN.value, message=message))
 
     def _report_stuck(self, report: Anomaly, pod_index: PodIndex, now: float) -> None:

@@ -52,7 +52,6 @@ class Evaluator:
         self.history = history or GuardState()
         self.settings = settings
         self._suspended: dict[Unit, float] = {}
-        self._is_ending = False
 
     def evaluate(self, inputs: GuardInput, now: float) -> tuple[Verdict, ...]:
         """Return the guard's verdicts on this input."""
@@ -61,12 +60,7 @@ class Evaluator:
             del self._suspended[unit]
         self._mark_settled(due, is_settled=False)
         verdicts, self.history = evaluate(inputs, self.history, now, self.settings)
-        if not self._is_ending:
-            return verdicts
-        # The budgets are zero because the program ends, not because there are too many offenders.
-        return tuple(
-            verdict for verdict in verdicts if not (isinstance(verdict, Anomaly) and verdict.reason is AnomalyKind.BUDGET_SPENT)
-        )
+        return verdicts
 
     @property
     def is_counting(self) -> bool:
@@ -83,8 +77,7 @@ class Evaluator:
 
     def stop_selecting(self) -> None:
         """Continue with the present targets, and select no others: the program ends."""
-        self.settings = replace(self.settings, kills_per_minute=0)
-        self._is_ending = True
+        self.settings = replace(self.settings, is_ending=True)
 
     def _mark_settled(self, units: Collection[Unit], *, is_settled: bool) -> None:
         if units:

@@ -145,10 +145,7 @@ class EnforcementMetrics:
             "reason",
         )
         self.breaker = make.gauge(
-            "kill_breaker_open", "1 while the process lists contradict each other and no container is terminated."
-        )
-        self.budgets = make.gauge(
-            "kill_budgets_spent", "Containers whose termination waits because their namespace's budget for a GPU is spent."
+            "kill_breaker_open", "1 while the process lists of a GPU are not believed and no container is terminated."
         )
         self.stuck = make.gauge("stuck_processes", "Killed processes that still hold a device.")
 

@@ -7,17 +7,14 @@ The contract of the steps that `guard.escalation` takes with them:
   pod, no unknown sample and, once targets were selected in it, no restart of this program.
 - With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are
   killed. If it is over again while its debt, or its namespace's, remains, the whole container is.
-- A container that is over while its namespace owes has less patience, or none. No container within its cap is killed for
-  another.
+- A container that is over while its namespace owes is ended sooner: but only after `confirm_seconds` over its own cap, and no
+  container within its cap is ended for another.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpushare_node.guard.inputs import Cap, Owner, Process, Settings
-
-_MAX_INTERVALS = 2
-"""The time between two samples counts for at most this many nominal intervals."""
 
 _UNPAID_INTERVALS = 0.5
 """The first part of time within the cap, in nominal intervals, which pays nothing back: the time between a sample over the cap
@@ -44,14 +41,17 @@ class Debt(NamedTuple):
 
     def over(self, now: float, patience_seconds: float, settings: Settings) -> "Debt":
         """Return the debt after one more sample over the cap."""
-        counts = self.looked_at is not None and not self.is_within
-        gained = self._known_seconds(now, settings) if counts else 0.0
+        gained = 0.0 if self.is_within else self.known_seconds(now, settings)
         return Debt(min(self.seconds + gained, _MAX_PATIENCES * patience_seconds), now, False, 0.0)
+
+    def known_seconds(self, now: float, settings: Settings) -> float:
+        """Return the time since the last sample; 0 if its result was unknown, or is so old that nothing is known since."""
+        return now - self.looked_at if self.looked_at is not None and now - self.looked_at <= settings.stale_seconds else 0.0
 
     def within(self, now: float, settings: Settings) -> "Debt":
         """Return the debt after a sample within the cap."""
         before = self.within_seconds if self.is_within else 0.0
-        after = before + (self._known_seconds(now, settings) if self.is_within and self.looked_at is not None else 0.0)
+        after = before + (self.known_seconds(now, settings) if self.is_within else 0.0)
         unpaid = _UNPAID_INTERVALS * settings.interval_seconds
         paid = (max(after - unpaid, 0.0) - max(before - unpaid, 0.0)) * _PAID_PER_SECOND
         return Debt(max(self.seconds - paid, 0.0), now, True, after)
@@ -69,15 +69,13 @@ class Debt(NamedTuple):
         """Whether so much is owed."""
         return self.seconds >= seconds - _TINY_SECONDS
 
-    def _known_seconds(self, now: float, settings: Settings) -> float:
-        return 0.0 if self.looked_at is None else min(now - self.looked_at, _MAX_INTERVALS * settings.interval_seconds)
-
 
 class Violation(NamedTuple):
     """One container on one device that owes. Times are monotonic seconds.
 
     `since`: when it was first over; `known_at`: the last sample with a known result. `members` are the container's processes
-    when it was last over, `samples` the number of samples over the cap, `has_paused` whether it was within its cap in between.
+    when it was last over, `samples` the number of samples over the cap, `over_seconds` the time between them that became a
+    debt, paid or not; `has_paused`: whether it was within its cap in between.
     `cap` is the cap that was exceeded. `offences`: how often targets were selected in it while debts remained; `due_at`: since
     when its action is due. `is_on_fallback`: only the MPS fallback may follow. `is_settled`: no step follows for now, because
     a dry run has reported each, or no signal reaches it.
@@ -90,6 +88,7 @@ class Violation(NamedTuple):
     debt: Debt
     members: tuple[Process, ...] = ()
     samples: int = 0
+    over_seconds: float = 0.0
     has_paused: bool = False
     offences: int = 0
     due_at: float | None = None
@@ -111,6 +110,7 @@ class Violation(NamedTuple):
             cap=cap,
             debt=self.debt.over(now, settings.patience_seconds(cap), settings),
             samples=self.samples + 1,
+            over_seconds=self.over_seconds + (0.0 if self.is_within else self.debt.known_seconds(now, settings)),
             has_paused=self.has_paused or (self.samples > 0 and self.is_within),
         )
         is_other = (cap.limit_bytes, cap.action) != (self.cap.limit_bytes, self.cap.action)
@@ -126,7 +126,7 @@ class Violation(NamedTuple):
 
     def restarted(self, now: float, settings: Settings) -> "Violation":
         """Return the violation with its grace started again."""
-        debt = self.debt._replace(seconds=min(self.debt.seconds, settings.confirm_seconds))
+        debt = self.debt._replace(seconds=min(self.debt.seconds, settings.warn_seconds))
         return self._replace(
             since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
         )
@@ -134,14 +134,20 @@ class Violation(NamedTuple):
     def rest_seconds(self, namespace: Debt, settings: Settings) -> float:
         """Return how many more seconds it may stay over its cap; 0 if its cap's action is due.
 
-        If its namespace owes a whole patience, there is no grace; if it owes the most that it can, the required samples may
-        have come in turns with those of others.
+        If its namespace owes a whole patience, there is no grace; if it owes the most that it can, what counts is its own time
+        over the cap, paid or not: pods of a namespace that take turns pay what they owe meanwhile.
         """
         patience = settings.patience_seconds(self.cap)
-        if self.samples >= settings.samples and namespace.reaches(_MAX_PATIENCES * patience):
-            return 0.0
-        desired = settings.confirm_seconds if namespace.reaches(patience) else patience
-        return 0.0 if self.debt.reaches(desired) else desired - self.debt.seconds
+        desired = settings.warn_seconds if namespace.reaches(patience) else patience
+        rest = desired - self.debt.seconds
+        if owes_most(namespace, self.cap, settings):
+            rest = min(rest, settings.confirm_seconds - self.over_seconds)
+        return rest if rest > _TINY_SECONDS else 0.0
+
+
+def owes_most(namespace: Debt, cap: Cap, settings: Settings) -> bool:
+    """Whether the namespace of a container with this cap owes the most that it can."""
+    return namespace.reaches(_MAX_PATIENCES * settings.patience_seconds(cap))
 
 
 NamespaceDebts = Mapping[tuple[str, str], Debt]

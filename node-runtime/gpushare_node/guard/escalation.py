@@ -5,8 +5,7 @@ server of its own, the whole container. A signal to processes requires that the 
 verified in this cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time
 whatever its processes did meanwhile: who restarts them would otherwise gain by it.
 
-One target at a time on each device; a target that is within its cap for now, or that SIGKILL does not end, does not block the
-others. Namespaces take turns, each with its own budget for each device. `evaluate` decides who is an offender.
+Each container over its cap is a case of its own: none waits for another. `evaluate` decides who is an offender.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,11 @@ from gpushare_node.guard.debts import Violation
 from gpushare_node.guard.device_view import DeviceView, Sample, Unit
 from gpushare_node.guard.inputs import Cap, GuardInput, Owner, Process
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.guard.state import BudgetKey, CycleState, Step, Target
+from gpushare_node.guard.state import CycleState, Step, Target
 from gpushare_node.guard.verdicts import (
     Anomaly,
     AnomalyKind,
+    Evict,
     Kill,
     KillScope,
     Next,
@@ -30,7 +30,7 @@ from gpushare_node.guard.verdicts import (
 )
 
 _KILLS_UNTIL_STUCK = 2
-"""After this many SIGKILLs a target no longer blocks the others on its device."""
+"""After this many SIGKILLs a target counts as stuck."""
 
 
 class Offender(NamedTuple):
@@ -46,16 +46,6 @@ class Offender(NamedTuple):
     view: DeviceView
     violation: Violation
     is_unevictable: bool = False
-
-    @property
-    def budget_key(self) -> BudgetKey:
-        """The namespace and the device: the unit that has a budget, and that takes turns with others."""
-        return self.owner.namespace, self.unit.device
-
-    @property
-    def excess_bytes(self) -> int:
-        """How far the container is over the limit."""
-        return self.sample.used_bytes - self.cap.limit_bytes
 
     def is_mps(self) -> bool:
         """Whether its processes must not simply be killed: under the platform's MPS every process is treated as a client."""
@@ -84,9 +74,9 @@ class Offender(NamedTuple):
 
 
 def select_targets(offender: Offender, state: CycleState) -> None:
-    """Select a target and send it SIGTERM, if no target blocks the device or the processes and the budget allows it."""
+    """Select a target and send it SIGTERM, unless its processes are being killed already."""
     unit = offender.unit
-    if not may_choose(offender, state) or state.is_taken(unit.device):
+    if not may_choose(offender, state):
         return
     is_whole = offender.kills_whole()
     scope = KillScope.CONTAINER if is_whole else KillScope.PROCESSES
@@ -110,16 +100,41 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     state.verdicts.append(Terminate(facts=facts, processes=processes, scope=scope))
 
 
+def end_at_once(offender: Offender, state: CycleState) -> None:
+    """Kill the whole container without SIGTERM; if its pod has come since one of its namespace was ended, evict that too.
+
+    A container that kubelet starts again in its pod comes later each time, a new pod does not.
+    """
+    unit, processes = offender.unit, offender.sample.members
+    former = state.targets.pop(unit, None)
+    if not may_choose(offender, state) or _are_in_flight(processes, state.targets):
+        if former is not None:
+            state.targets[unit] = former
+        return
+    if former is None:
+        state.choose(unit, offender.owner)
+    endings = state.endings[offender.owner.namespace, unit.device]
+    facts = replace(offender.facts(state, Next.NOTHING, None), ended=endings.ended, ended_seconds=state.now - endings.since)
+    target = Target(
+        unit=unit,
+        processes=processes,
+        scope=KillScope.CONTAINER,
+        is_mps=False,
+        facts=facts,
+        violation_since=offender.violation.since,
+        step=Step.TERM_SENT,
+        step_at=state.now,
+    )
+    _kill(target, processes, offender, state)
+    if unit.container.pod_uid not in endings.pods:
+        state.verdicts.append(Evict(facts=facts))
+
+
 def may_choose(offender: Offender, state: CycleState) -> bool:
-    """Whether rows are trusted and the namespace's budget for the device is not spent; reports an anomaly if not."""
-    reason = None
+    """Whether rows are trusted, which reports an anomaly if not, and the program does not end."""
     if state.paused_since is not None:
-        reason = AnomalyKind.CONTRADICTED
-    elif len(state.choices.get(offender.budget_key, ())) >= state.settings.kills_per_minute:
-        reason = AnomalyKind.BUDGET_SPENT
-    if reason is not None:
-        state.verdicts.append(Anomaly(reason=reason, device=offender.unit.device, unit=offender.unit))
-    return reason is None
+        state.verdicts.append(Anomaly(reason=AnomalyKind.CONTRADICTED, device=offender.unit.device, unit=offender.unit))
+    return state.paused_since is None and not state.settings.is_ending
 
 
 def use_fallback(unit: Unit, state: CycleState) -> None:
@@ -249,7 +264,7 @@ def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | No
     processes = verified or target.processes
     state.verdicts.append(Kill(facts=facts, processes=processes, scope=_kill_scope(target)))
     if state.settings.dry_run:
-        del state.targets[target.unit]
+        state.targets.pop(target.unit, None)
         violation = state.violations.get(target.unit)
         if violation is not None:
             state.violations[target.unit] = violation._replace(is_settled=True)

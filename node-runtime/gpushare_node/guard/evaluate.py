@@ -9,12 +9,12 @@ data never leads to a signal.
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from gpushare_node.guard.debts import Violation
+from gpushare_node.guard.debts import Violation, owes_most
 from gpushare_node.guard.device_view import NO_SAMPLE, DeviceView, Level, Sample, Unit, level, view_device
-from gpushare_node.guard.escalation import Offender, advance, may_choose, select_targets
+from gpushare_node.guard.escalation import Offender, advance, end_at_once, may_choose, select_targets
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, Grant, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps, RejectReason, Uses
-from gpushare_node.guard.state import BudgetKey, CycleState, GuardState
+from gpushare_node.guard.state import CycleState, GuardState, NamespaceKey, Step
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Evict, Next, Verdict, Warn
 
 _STEP_NEXT = {
@@ -26,14 +26,14 @@ _STEP_NEXT = {
 _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapState.OK
 """Looked up once: they are used for every container, and the lookup of an enum member is slow."""
 
-_MAX_EVICTIONS = 3
-"""The most pods of a namespace that are evicted from a device within a minute; further containers are killed instead."""
+_ENDING = frozenset({CapAction.KILL, CapAction.EVICT})
+"""The actions that end something."""
 
 _OFFENCES_UNTIL_EVICTION = 2
 """Under MPS: processes are terminated at the first offence; the whole container is sent SIGTERM at the second."""
 
-_CONTRADICTING_NAMESPACES = 2
-"""If rows that contradict their device put this many namespaces over their caps at once, no target is selected for now."""
+_SEVERAL_NAMESPACES = 2
+"""Containers of so many that are over at once may be a fault of the rows: one that is so likely harms every tenant."""
 
 
 def evaluate(
@@ -43,42 +43,49 @@ def evaluate(
 
     Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
     """
-    state = CycleState(history, now, settings)
+    state = CycleState(history, now, settings, inputs.grants)
     looks = [(device, view_device(device, inputs)) for device in inputs.devices]
     views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}
     _pause(inputs, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], state)
     offenders: dict[Unit, Offender] = {}
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
+    crowded: set[str] = set()
     for view in views.values():
+        first = len(observed)
         for container, sample in view.samples.items():
             unit = Unit(container, view.device)
-            grant = inputs.grants.get(container)
             cap = _cap(inputs, container, view.device)
-            answer = _answer(unit, cap, sample, view, state)
-            observed.append((unit, cap, sample, answer))
-            if grant is not None and cap is not None and answer is _OVER:
-                violation = state.count(unit, sample.members, cap, grant.owner, view.samples.keys())
-                offenders[unit] = Offender(
-                    unit=unit,
-                    owner=grant.owner,
-                    cap=cap,
-                    sample=sample,
-                    view=view,
-                    violation=violation,
-                    is_unevictable=container in inputs.unevictable,
-                )
-    _count_others(observed, offenders, views, state)
+            observed.append((unit, cap, sample, _answer(unit, cap, sample, view, state)))
+        over = [(unit, cap, sample) for unit, cap, sample, answer in observed[first:] if cap is not None and answer is _OVER]
+        capped = sum(cap is not None and cap.action in _ENDING for _, cap, _, _ in observed[first:])
+        if over and _is_crowd([unit for unit, cap, _ in over if cap.action in _ENDING], capped, inputs, settings):
+            crowded.add(view.device)
+            state.verdicts.append(Anomaly(reason=AnomalyKind.CROWDED, device=view.device))
+            continue
+        for unit, cap, sample in over:
+            owner = inputs.grants[unit.container].owner
+            violation = state.count(unit, sample.members, cap, owner, view.samples.keys())
+            offenders[unit] = Offender(
+                unit=unit,
+                owner=owner,
+                cap=cap,
+                sample=sample,
+                view=view,
+                violation=violation,
+                is_unevictable=unit.container in inputs.unevictable,
+            )
+    _count_others(observed, offenders, views, crowded, state)
     is_needed = state.targets or state.violations or state.namespaces
     places = {place for device in inputs.devices for place in device.places()} if is_needed else set()
-    _advance_all(inputs, views, offenders, places, state)
-    for offender in sorted(offenders.values(), key=lambda offender: _priority(offender, state)):
+    _advance_all(inputs, views, offenders, places, crowded, state)
+    for offender in offenders.values():
         _act(offender, state)
     _report_overdue(offenders, state)
     state.verdicts.extend([_observe(unit, cap, sample, answer, state) for unit, cap, sample, answer in observed])
     for device, seen in looks:
         report_device(device, seen, state)
     report_places(views, inputs, state)
-    return tuple(state.verdicts), state.close(inputs.grants, places)
+    return tuple(state.verdicts), state.close(places)
 
 
 def _cap(inputs: GuardInput, container: ContainerId, device: str) -> Cap | None:
@@ -101,16 +108,23 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state
     return level(sample, cap, 0 if violation is None else view.hidden_bytes(unit.container, violation.members))
 
 
+def _is_crowd(over: list[Unit], capped: int, inputs: GuardInput, settings: Settings) -> bool:
+    """Whether so many of a device's `capped` containers are over at once that its rows are rather wrong than their programs."""
+    if len(over) <= settings.crowd or 2 * len(over) <= capped:
+        return False
+    return len({inputs.grants[unit.container].owner.namespace for unit in over}) >= _SEVERAL_NAMESPACES
+
+
 def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:
     """Select no target while the rows of several namespaces cannot be true. Every grace starts again at the first true rows.
 
     Not after a single odd cycle: memory that changes owner while NVML is read must not give any container extra time.
     """
     namespaces = find_contradicting(contradicted, inputs) if contradicted else frozenset()
-    if len(namespaces) >= _CONTRADICTING_NAMESPACES:
+    if len(namespaces) >= _SEVERAL_NAMESPACES:
         state.paused_since = state.now if state.paused_since is None else state.paused_since
     elif state.paused_since is not None:
-        if state.now - state.paused_since > state.settings.confirm_seconds:
+        if state.now - state.paused_since > state.settings.warn_seconds:
             state.restart_all()
         state.paused_since = None
 
@@ -119,17 +133,22 @@ def _count_others(
     observed: list[tuple[Unit, Cap | None, Sample, Level]],
     offenders: dict[Unit, Offender],
     views: dict[str, DeviceView],
+    crowded: AbstractSet[str],
     state: CycleState,
 ) -> None:
-    """Update the debts of namespaces, and of containers that are not over: within, unknown, or absent from their device."""
+    """Update the debts of namespaces, and of containers that are not over: within, unknown, or absent from their device.
+
+    On a crowded device nothing is known.
+    """
     if not (state.violations or state.namespaces) or not state.has_moved:
         return
-    present = {unit: answer for unit, _, _, answer in observed}
+    present = {unit: _UNKNOWN if unit.device in crowded else answer for unit, _, _, answer in observed}
     others = {unit: violation for unit, violation in state.violations.items() if unit not in offenders}
     answers = {
         unit: present.get(unit) or _answer_absent(unit, violation, views.get(unit.device)) for unit, violation in others.items()
     }
-    _count_namespaces(offenders, {unit for unit, answer in answers.items() if answer is _UNKNOWN}, views, state)
+    unknown = {unit for unit, answer in answers.items() if answer is _UNKNOWN}
+    _count_namespaces(offenders, unknown, views.keys() - crowded, state)
     for unit, answer in answers.items():
         if answer is _WITHIN:
             state.pay(unit)
@@ -145,15 +164,16 @@ def _answer_absent(unit: Unit, violation: Violation, view: DeviceView | None) ->
 
 
 def _count_namespaces(
-    offenders: dict[Unit, Offender], unknown: AbstractSet[Unit], views: dict[str, DeviceView], state: CycleState
+    offenders: dict[Unit, Offender], unknown: AbstractSet[Unit], trusted: AbstractSet[str], state: CycleState
 ) -> None:
     """Count time over for each namespace on each device: of containers whose cap's action is kill or evict."""
-    over: dict[BudgetKey, float] = {}
+    over: dict[NamespaceKey, float] = {}
     for offender in offenders.values():
-        if offender.cap.action in (CapAction.KILL, CapAction.EVICT):
-            over[offender.budget_key] = max(over.get(offender.budget_key, 0.0), state.settings.patience_seconds(offender.cap))
+        if offender.cap.action in _ENDING:
+            key = (offender.owner.namespace, offender.unit.device)
+            over[key] = max(over.get(key, 0.0), state.settings.patience_seconds(offender.cap))
     hidden = {(state.violations[unit].owner.namespace, unit.device) for unit in unknown}
-    state.count_namespaces(over, hidden, views.keys())
+    state.count_namespaces(over, hidden, trusted)
 
 
 def _report_overdue(offenders: dict[Unit, Offender], state: CycleState) -> None:
@@ -169,20 +189,22 @@ def _report_overdue(offenders: dict[Unit, Offender], state: CycleState) -> None:
             )
 
 
-def _advance_all(
-    inputs: GuardInput, views: dict[str, DeviceView], offenders: dict[Unit, Offender], places: set[str], state: CycleState
+def _advance_all(  # noqa: PLR0913, PLR0917 - the whole cycle
+    inputs: GuardInput,
+    views: dict[str, DeviceView],
+    offenders: dict[Unit, Offender],
+    places: set[str],
+    crowded: AbstractSet[str],
+    state: CycleState,
 ) -> None:
-    """Advance every target. One whose device is no longer on the node is dropped `stale_seconds` after its last step."""
+    """Advance every target that is not on a crowded device; drop those on a device that is gone, after `stale_seconds`."""
     for unit, target in tuple(state.targets.items()):
+        if unit.device in crowded:
+            continue
         if unit.device in places or state.now - target.step_at <= state.settings.stale_seconds:
             advance(target, views.get(unit.device), offenders.get(unit), inputs, state)
         else:
             del state.targets[unit]
-
-
-def _priority(offender: Offender, state: CycleState) -> tuple[float, float, int]:
-    """Return the sort key of an offender: namespaces take turns on a device; then the oldest violation, the largest excess."""
-    return state.served.get(offender.budget_key, 0.0), offender.violation.since, -offender.excess_bytes
 
 
 def _act(offender: Offender, state: CycleState) -> None:
@@ -192,17 +214,25 @@ def _act(offender: Offender, state: CycleState) -> None:
     action = offender.cap.action
     if violation is None or action is CapAction.NONE:
         return
-    rest_seconds = violation.rest_seconds(state.namespace_debt(offender.owner, unit.device), state.settings)
-    if rest_seconds > 0 and not violation.debt.reaches(state.settings.confirm_seconds):
+    namespace = state.namespace_debt(offender.owner, unit.device)
+    rest_seconds = violation.rest_seconds(namespace, state.settings)
+    if rest_seconds > 0 and not violation.debt.reaches(state.settings.warn_seconds):
         return
     if rest_seconds <= 0 and violation.due_at is None and action is not CapAction.WARN and not state.settings.dry_run:
         violation = state.violations[unit] = violation._replace(due_at=state.now)
-    if violation.is_settled:
-        return
+    is_pressing = (
+        rest_seconds <= 0 and owes_most(namespace, offender.cap, state.settings) and state.comes_again(violation, unit)
+    )
+    ends_now = is_pressing and action in _ENDING and not offender.is_mps()
     target = state.targets.get(unit)
-    if target is not None and target.is_for(violation):
+    is_under_way = target is not None and target.is_for(violation) and not (ends_now and target.step is Step.TERM_SENT)
+    if violation.is_settled or is_under_way:
         return
-    if action is CapAction.EVICT and (offender.is_unevictable or _are_evictions_in_vain(offender, state)):
+    if ends_now:
+        _warn(offender, CapAction.KILL, 0.0, state)
+        end_at_once(offender, state)
+        return
+    if action is CapAction.EVICT and offender.is_unevictable:
         action = CapAction.KILL
     elif action is CapAction.KILL and _starts_clients_anew(offender, violation, state):
         action = CapAction.EVICT
@@ -216,14 +246,6 @@ def _act(offender: Offender, state: CycleState) -> None:
         select_targets(offender, state)
     elif action is CapAction.EVICT:
         _evict(offender, state)
-
-
-def _are_evictions_in_vain(offender: Offender, state: CycleState) -> bool:
-    """Whether pods of the namespace come back as fast as they are evicted: kubelet delays a container's restarts more and more.
-
-    Not under the platform's MPS, where a container is not simply killed.
-    """
-    return len(state.choices.get(offender.budget_key, ())) >= _MAX_EVICTIONS and not offender.is_mps()
 
 
 def _starts_clients_anew(offender: Offender, violation: Violation, state: CycleState) -> bool:
@@ -254,7 +276,7 @@ def _warn(offender: Offender, action: CapAction, rest_seconds: float, state: Cyc
 
 
 def _evict(offender: Offender, state: CycleState) -> None:
-    """Request the pod's eviction, and again every `retry_seconds`. The first request counts against the budget."""
+    """Request the pod's eviction, and again every `retry_seconds`."""
     settings, unit = state.settings, offender.unit
     violation = state.violations[unit]
     if violation.evicted_at is None:

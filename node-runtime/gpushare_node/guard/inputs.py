@@ -130,14 +130,15 @@ class GuardInput(Struct):
 
 
 class Settings(Struct):
-    """The guard's time limits and budgets.
+    """The guard's time limits.
 
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
     cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
     lapses if the container was within its cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the
-    process is stuck. At most `kills_per_minute` targets of one namespace are chosen on a device. A violation whose device or
-    pod is gone is dropped after `stale_seconds`. A container that is still over its cap `overdue_seconds` after its action was
-    due is reported. `mps_fallback` (EVICT or WARN) is for MPS clients that cannot be terminated through MPS.
+    process is stuck. While more than `crowd` containers of several namespaces, and more than half of those under a cap, are
+    over on one device, no signal is sent there. A violation whose device or pod is gone is dropped after `stale_seconds`. A
+    container that is still over its cap `overdue_seconds` after its action was due is reported. `mps_fallback` (EVICT or WARN)
+    is for MPS clients that cannot be terminated through MPS. `is_ending`: the program ends, so it selects no new target.
     """
 
     interval_seconds: float = 1
@@ -150,21 +151,27 @@ class Settings(Struct):
     remind_seconds: float = 300
     retry_seconds: float = 30
     overdue_seconds: float = 90
-    kills_per_minute: int = 6
+    crowd: int = 16
     blind_seconds: float = 600
     unattributed_percent: int = 10
     mps_fallback: CapAction = CapAction.EVICT
     dry_run: bool = False
+    is_ending: bool = False
 
     @property
-    def confirm_seconds(self) -> float:
+    def warn_seconds(self) -> float:
         """The debt at which a container is warned."""
         return self.samples * self.interval_seconds
 
+    @property
+    def confirm_seconds(self) -> float:
+        """The least time that a container itself must have been over its cap before it is ended, whatever others owe."""
+        return 0.4 * self.warn_seconds
+
     def patience_seconds(self, cap: Cap) -> float:
         """The debt at which a container is sent the first signal."""
-        return self.confirm_seconds + cap.grace_seconds
+        return self.warn_seconds + cap.grace_seconds
 
 
 DEFAULTS = Settings()
-"""Three intervals of one second, five seconds to exit on SIGTERM, six targets a minute; the rest as above."""
+"""Three intervals of one second, five seconds to exit on SIGTERM; the rest as above."""

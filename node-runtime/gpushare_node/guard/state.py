@@ -7,6 +7,7 @@ next GuardState. Debts with an offence outlive a restart of the program (`enforc
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from typing import NamedTuple
 
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.guard.debts import Debt, NamespaceDebts, Violation
@@ -14,13 +15,19 @@ from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, ContainerId, Grant, Owner, Process, Settings
 from gpushare_node.guard.verdicts import KillScope, Verdict, ViolationDetails
 
-MINUTE_SECONDS = 60
+NamespaceKey = tuple[str, str]
+"""A namespace and a device: the unit that has a debt beside those of its containers."""
 
-_SERVED_SECONDS = 600
-"""How long it counts when a namespace was last served: longer than any target blocks its device."""
 
-BudgetKey = tuple[str, str]
-"""A namespace and a device: the unit that has a budget of targets."""
+class Endings(NamedTuple):
+    """How often containers of a namespace were ended on a device while it owed, and since when.
+
+    `pods`: the uids of the node's pods at the first ending. A pod that is not among them has come since.
+    """
+
+    since: float
+    ended: int
+    pods: frozenset[str]
 
 
 class Step(Enum):
@@ -58,17 +65,16 @@ class Target(Struct):
 class GuardState(Struct):
     """Everything that one cycle passes to the next.
 
-    `namespaces` are debts by namespace and device. `choices`: when targets were chosen there, within a minute; `served`: when
-    last. `paused_since`: since when the rows contradict their devices; `empty`: since when a device has been allocated without
-    ever showing a process; `seen`: the devices that have shown one.
+    `namespaces` are debts by namespace and device, `endings` what came of them. `paused_since`: since when the rows contradict
+    their devices; `empty`: since when a device has been allocated without ever showing a process; `seen`: the devices that
+    have shown one.
     """
 
     now: float | None = None
     violations: Mapping[Unit, Violation] = field(default_factory=dict)
     targets: Mapping[Unit, Target] = field(default_factory=dict)
-    choices: Mapping[BudgetKey, tuple[float, ...]] = field(default_factory=dict)
-    served: Mapping[BudgetKey, float] = field(default_factory=dict)
     namespaces: NamespaceDebts = field(default_factory=dict)
+    endings: Mapping[NamespaceKey, Endings] = field(default_factory=dict)
     paused_since: float | None = None
     empty: Mapping[str, float] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
@@ -77,20 +83,19 @@ class GuardState(Struct):
 class CycleState:
     """A GuardState, open for one cycle. `now` never goes back; if the clock has not moved, no debt changes."""
 
-    def __init__(self, history: GuardState, now: float, settings: Settings) -> None:
-        """Open the state at this time; times that are too old to matter are dropped."""
+    def __init__(
+        self, history: GuardState, now: float, settings: Settings, grants: Mapping[ContainerId, Grant] | None = None
+    ) -> None:
+        """Open the state at this time. `grants` as in GuardInput."""
         self.settings = settings
+        self.grants = grants or {}
+        self.owners = {grant.owner for grant in self.grants.values()} if history.violations else set()
         self.now = now if history.now is None else max(now, history.now)
         self.has_moved = history.now is None or now > history.now
         self.violations = dict(history.violations)
         self.targets = dict(history.targets)
-        self.choices = {
-            key: recent
-            for key, times in history.choices.items()
-            if (recent := tuple(time for time in times if self.now - time < MINUTE_SECONDS))
-        }
-        self.served = {key: at for key, at in history.served.items() if self.now - at < _SERVED_SECONDS}
         self.namespaces = dict(history.namespaces)
+        self.endings = dict(history.endings)
         self.paused_since = history.paused_since
         self.empty = dict(history.empty)
         self.seen = history.seen
@@ -114,9 +119,10 @@ class CycleState:
         return None
 
     def pay(self, unit: Unit) -> None:
-        """Count a sample at which an offender is within its cap. It is remembered for as long as its namespace owes, too."""
+        """Count a sample within the cap of who owes. Paid, it is remembered while its pod lasts and its namespace owes."""
         violation = self.violations[unit].within(self.now, self.settings)
-        if violation.debt.is_paid and not self.namespace_debt(violation.owner, unit.device).seconds:
+        is_remembered = violation.owner in self.owners and self.namespace_debt(violation.owner, unit.device).seconds
+        if violation.debt.is_paid and not is_remembered:
             del self.violations[unit]
         else:
             self.violations[unit] = violation
@@ -126,7 +132,7 @@ class CycleState:
         return self.namespaces.get((owner.namespace, device), Debt())
 
     def count_namespaces(
-        self, over: Mapping[BudgetKey, float], unknown: AbstractSet[BudgetKey], trusted: AbstractSet[str]
+        self, over: Mapping[NamespaceKey, float], unknown: AbstractSet[NamespaceKey], trusted: AbstractSet[str]
     ) -> None:
         """Count the cycle for every namespace. `over`: those with a container over its cap, with its patience in seconds.
 
@@ -146,58 +152,48 @@ class CycleState:
 
     def restart_all(self) -> None:
         """Start the grace of every violation again: no container owes what false rows made."""
-        most = self.settings.confirm_seconds
+        most = self.settings.warn_seconds
         self.namespaces = {key: debt._replace(seconds=min(debt.seconds, most)) for key, debt in self.namespaces.items()}
         self.violations = {unit: violation.restarted(self.now, self.settings) for unit, violation in self.violations.items()}
 
-    def is_taken(self, device: str) -> bool:
-        """Whether a target on the device blocks others.
+    def comes_again(self, violation: Violation, unit: Unit) -> bool:
+        """Whether a container was ended in this place, or one of its namespace before this pod came, and debts remain.
 
-        One that waits within its cap or that is stuck does not, nor a whole container, nor one that has not been surely over
-        its cap for longer than a SIGTERM is given: no step can follow before it is seen again, and that may be never.
+        A target that is being ended now is not one that has come again.
         """
-        return any(target.unit.device == device and self._is_pending(target) for target in self.targets.values())
-
-    def _is_pending(self, target: Target) -> bool:
-        if target.step in {Step.KILL_SENT, Step.STUCK}:
-            return target.step is Step.KILL_SENT
-        violation = self.violations.get(target.unit)
-        if violation is None:
-            return True
-        if target.scope is KillScope.CONTAINER:
-            # Its end is certain, and needs no further look at the device. Clients of MPS are terminated first.
-            return target.is_mps
-        return not violation.is_within and self.now - violation.known_at <= self.settings.exit_seconds
+        endings = self.endings.get((violation.owner.namespace, unit.device))
+        former = violation.offences - (unit in self.targets)
+        return endings is not None and (former > 0 or unit.container.pod_uid not in endings.pods)
 
     def choose(self, unit: Unit, owner: Owner) -> None:
         """Record that a target is chosen in this container."""
-        budget_key = (owner.namespace, unit.device)
-        self.choices[budget_key] = (*self.choices.get(budget_key, ()), self.now)
-        self.served[budget_key] = self.now
+        former = self.endings.get((owner.namespace, unit.device))
+        if former is None:
+            former = Endings(self.now, 0, frozenset([container.pod_uid for container in self.grants]))
+        self.endings[owner.namespace, unit.device] = former._replace(ended=former.ended + 1)
         violation = self.violations[unit]
         self.violations[unit] = violation._replace(offences=violation.offences + 1)
 
-    def close(self, grants: Mapping[ContainerId, Grant], places: Iterable[str]) -> GuardState:
+    def close(self, places: Iterable[str]) -> GuardState:
         """Return the state for the next cycle, without stale violations of containers or on devices that are gone.
 
         While no pod, or no device, is known, nothing is gone: neither may have been read since this program began.
         """
         stale, known = self.settings.stale_seconds, frozenset(places)
-        owners = {grant.owner for grant in grants.values()} if self.violations else set()
         violations = {
             unit: violation
             for unit, violation in self.violations.items()
             if self.now - violation.known_at <= stale
-            or ((not owners or violation.owner in owners) and (not known or unit.device in known))
+            or ((not self.owners or violation.owner in self.owners) and (not known or unit.device in known))
         }
         owing = {(violation.owner.namespace, unit.device) for unit, violation in violations.items()}
+        namespaces = {key: debt for key, debt in self.namespaces.items() if key[1] in known or key in owing}
         return GuardState(
             now=self.now,
             violations=violations,
             targets=self.targets,
-            choices=self.choices,
-            served=self.served,
-            namespaces={key: debt for key, debt in self.namespaces.items() if key[1] in known or key in owing},
+            namespaces=namespaces,
+            endings={key: endings for key, endings in self.endings.items() if key in namespaces},
             paused_since=self.paused_since,
             empty=self.empty,
             seen=self.seen,

@@ -53,7 +53,7 @@ class AnomalyKind(Enum):
     STRAY = "a container uses a device that was not allocated to it"
     BLIND = "the device is allocated and has never shown a process"
     UNATTRIBUTED = "memory of the device is in use that no process accounts for"
-    BUDGET_SPENT = "the namespace has reached its limit of terminated processes per minute on the device: the next one waits"
+    CROWDED = "most containers of the device, of several namespaces, are over their caps at once: no process is terminated"
     CONTRADICTED = "process lists of several namespaces contradict the memory in use on their devices: no process is terminated"
     MPS_REFUSED = "an MPS client cannot be terminated through its MPS server"
     GONE = "the chosen processes have exited"
@@ -77,7 +77,8 @@ class ContainerStatus(NamedTuple):
 class ViolationDetails(Struct):
     """What every verdict on an offender has: usage, cap, for how long, the next step and when (None: no step follows).
 
-    `has_paused`: in that time it was also within its cap. `dry_run`: the step must be reported and not taken.
+    `has_paused`: in that time it was also within its cap. `dry_run`: the step must be reported and not taken. `ended`: as the
+    containers of its namespace come again at once, how many were ended on the device in the last `ended_seconds`; else 0.
     """
 
     unit: Unit
@@ -88,6 +89,8 @@ class ViolationDetails(Struct):
     next_seconds: float | None
     dry_run: bool
     has_paused: bool = False
+    ended: int = 0
+    ended_seconds: float = 0.0
 
     @property
     def cause(self) -> str:

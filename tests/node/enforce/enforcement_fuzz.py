@@ -20,7 +20,6 @@ from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.inputs import Process, Settings
 from gpushare_node.guard.process_list import Device, Mps
-from gpushare_node.guard.verdicts import CapState
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.vendors.driver import GpuInfo, Versions
 from tests.node.enforce.enforcement import (
@@ -39,11 +38,10 @@ from tests.node.enforce.enforcement import policy as policy_of
 from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, UNKNOWN, HostileNode
 from tests.support.process_fixtures import MemoryFiles, MemoryProc, systemd_path
 
-_ENDING = frozenset({CapState.TERM_SENT, CapState.CLIENT_SENT, CapState.KILL_SENT})
 _ENDED_SECONDS = 60
 """Within this time of its SIGTERM a whole container is killed, and emptied of what was started in it since."""
 
-SETTINGS = Settings(exit_seconds=2, stuck_seconds=5, kills_per_minute=100_000)
+SETTINGS = Settings(exit_seconds=2, stuck_seconds=5)
 
 
 class Driver:
@@ -291,16 +289,14 @@ class EnforcementFuzz(HostileNode):
             if status.unit.device == gpu
         }
         mine = states.pop(container_id(RESTARTING), None)
-        # Another is being ended on this GPU: one at a time, the oldest offence first.
-        is_taken = not _ENDING.isdisjoint(states.values())
-        # A list of another GPU that contradicts itself pauses the whole node, and so does a budget that is spent.
-        pauses = (*self.metrics.breaker.lines(), *self.metrics.budgets.lines())
+        # A list of another GPU that contradicts itself pauses the whole node.
+        pauses = self.metrics.breaker.lines()
         is_paused = any(not line.startswith("#") and not line.endswith(" 0") for line in pauses)
         if gpu in self.plausible:
             # This list said that the tenant uses what another does: its debt may have been paid back, rightly.
             self.waited = 0.0
         is_true = gpu not in self.veiled | self.veiled_before
-        self.waited += is_over and is_true and not is_taken and not is_paused
+        self.waited += is_over and is_true and not is_paused
         self.unproven += is_over and not is_true
         listed = [row.used_bytes for row in self.shown[gpu] if row.pid == self.pids[0]]
         self.trace.append(

@@ -96,14 +96,21 @@ def test_hidden_process_does_not_count_as_lower_usage() -> None:
 
 
 @pytest.mark.failure_case(86)
-def test_gap_between_samples_counts_for_at_most_two_intervals() -> None:
+@pytest.mark.parametrize(("apart", "warned", "ended"), [(0.25, 12, 52), (1, 3, 13), (2.5, 2, 6), (7, 1, 2), (60, 1, 1)])
+def test_time_between_two_samples_over_the_cap_counts_whole(apart: float, warned: int, ended: int) -> None:
     node = Node()
     node.run(tenant(500), 9 * GIB)
     node.cycle()
-    assert steps(node.cycle(seconds=3600)) == []
-    assert steps(node.cycle(seconds=1)) == ["Warn"]
-    assert set(steps(node.cycles(4, seconds=3600))) == {"Warn"}
-    assert "Terminate" in steps(node.cycle(seconds=3600))
+    told = [steps(node.cycle(apart)) for _ in range(ended)]
+    assert [number for number, one in enumerate(told, start=1) if "Warn" in one] == [warned]
+    assert [number for number, one in enumerate(told, start=1) if "Terminate" in one] == [ended]
+
+
+@pytest.mark.failure_case(86)
+def test_nothing_is_known_of_a_gap_of_more_than_a_minute() -> None:
+    node = Node()
+    node.run(tenant(500), 9 * GIB)
+    assert steps(node.cycles(20, seconds=61)) == []
 
 
 @pytest.mark.failure_case(86)

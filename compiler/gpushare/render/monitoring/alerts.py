@@ -175,21 +175,12 @@ ALERTS = (
         severity="critical",
         expr="gpushare_kill_breaker_open == 1",
         hold="5m",
-        summary="Node {{ $labels.node }}: kill breaker open; no container is terminated.",
-        means="The driver's process lists give several namespaces more memory than their GPUs have in use. While that lasts, "
-        "no further container is ended on the node.",
-        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log.",
-    ),
-    Alert(
-        name="GPUShareKillBudgetSpent",
-        severity="warning",
-        expr="gpushare_kill_budgets_spent > 0",
-        hold="10m",
-        summary="A namespace on node {{ $labels.node }} has more processes over their caps than are terminated per minute.",
-        means="The runtime terminates a limited number of processes of one namespace on a GPU per minute. The others of the "
-        "namespace keep running above their caps until then. Other namespaces are not affected.",
-        remedy="Events on the pods name them. Tenants that start again as soon as they are terminated need larger shares, or "
-        "a limit by their owner; many new tenants over their cap at once are terminated within minutes.",
+        summary="Node {{ $labels.node }}: kill breaker open; containers over their caps are not ended.",
+        means="The driver's process lists give several namespaces more memory than their GPUs have in use, and no further "
+        "container is ended on the node; or more than sixteen containers of several namespaces, and most of those on a GPU, "
+        "are over their caps at once, and none is ended on that GPU. An Event on the node says which.",
+        remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log. If "
+        "the lists are right, delete pods until fewer are over their caps.",
     ),
     Alert(
         name="GPUShareEnforcementBlind",

@@ -118,12 +118,6 @@ CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
             {kills("exited_kill"): "_x20 1x60", RUNTIME: "_x20 1x60", STARTED: "_x20 -36000x60"},
         ),
     ),
-    "GPUShareKillBudgetSpent": (
-        "15m",
-        {f"gpushare_kill_budgets_spent{{{POOL}}}": "2x60"},
-        "n1",
-        ({f"gpushare_kill_budgets_spent{{{POOL}}}": "2x8 0x60"},),
-    ),
     "GPUShareKillBreakerOpen": (
         "10m",
         {f"gpushare_kill_breaker_open{{{POOL}}}": "1x60"},

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from gpushare.core import emit
+from gpushare.facts.vendors.amd import AMD
 from tests.chart.bundles import Bundle, bundle, pool
 from tests.chart.reading import Object, by_identity, containers_of, pod_of
 from tests.support import helm
 
 AMD_POOL = pool("exclusive", vendor="amd", card="mi300x", migCapable=False, resources=["amd.com/cpx_nps4"])
+VENDORS = {"amd": AMD.chart_values("kube-amd-gpu")}
 SPEC = {"selector": {"gpushare.dev/pool": "parts"}, "configManager": {"enable": True}}
 
 
 def made(name: str, **changes: Any) -> Bundle:
-    both = bundle(name, {"parts": AMD_POOL, "slow": pool("time-slicing")}, amd={"namespace": "kube-amd-gpu"}, **changes)
+    both = bundle(name, {"parts": AMD_POOL, "slow": pool("time-slicing")}, vendors=VENDORS, **changes)
     files = {
         "files/amd/device-configs/parts.yaml": emit.yaml_text(SPEC),
         "files/amd/config.json": '{"gpu-config-profiles": {}}\n',
@@ -48,7 +50,6 @@ def test_pods_of_amds_pools_read_sysfs_and_ask_nothing_of_nvidias_runtime(object
     for container in containers_of(pod).values():
         assert {"name": "sys", "mountPath": "/sys", "readOnly": True} in container["volumeMounts"]
         assert not [one["name"] for one in container["env"] if one["name"].startswith("NVIDIA_")]
-        assert {"name": "AMD_NAMESPACE", "value": "kube-amd-gpu"} in container["env"]
         # KFD shows the devices, and what a process has of each, only to a container that may open them.
         assert container["securityContext"]["privileged"]
 
@@ -91,7 +92,7 @@ def test_each_node_without_a_pool_is_released_by_pods_that_start_there(objects: 
 
 def test_the_fence_knows_the_namespace_of_amds_operator(objects: list[Object]) -> None:
     variables = named(objects, "ValidatingAdmissionPolicy", "gpushare-fence")["spec"]["variables"]
-    assert {"name": "amd", "expression": "'kube-amd-gpu'"} in variables
+    assert {"name": "restarted", "expression": '{"kube-amd-gpu":"daemonset-name"}'} in variables
 
 
 def test_no_test_pod_takes_an_amd_gpu(objects: list[Object]) -> None:
@@ -104,7 +105,7 @@ def test_a_node_of_amds_is_released_by_a_container_that_sees_its_devices(objects
 
 
 def test_without_the_operator_nothing_is_made_in_its_namespace(rendered: Callable[[Bundle, int], list[Object]]) -> None:
-    plain = bundle("amd-existing", {"parts": AMD_POOL}, amd={"namespace": "kube-amd-gpu"})
+    plain = bundle("amd-existing", {"parts": AMD_POOL}, vendors=VENDORS)
     assert not [one for one in by_identity(rendered(plain, 4)) if "kube-amd-gpu" in one]
 
 

@@ -1,13 +1,12 @@
 """The keys of our taints are those of the chart, and fit the autoscalers."""
 
-import yaml
+import json
 
+from gpushare.bundle import admission
 from gpushare.facts.nodes import taints
 from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import Autoscaler
-from tests.support.paths import ROOT
 
-CHART = ROOT / "charts" / "gpushare"
 PAIRS = [taints.of(None), taints.of(Autoscaler.CLUSTER_AUTOSCALER)]
 
 
@@ -16,11 +15,12 @@ def test_every_autoscaler_has_keys_of_ours() -> None:
 
 
 def test_admission_policy_lets_the_runtime_write_only_these_taints() -> None:
-    fence = yaml.safe_load((CHART / "admission/fence.yaml").read_text())
-    (ours,) = [one["expression"] for one in fence["variables"] if one["name"] == "ourTaints"]
-    always, _, of_amd = ours.partition(" + ")
-    assert yaml.safe_load(always) == list(taints.OUR_TAINTS)
-    assert of_amd == f"(variables.amd != '' ? ['{MANAGER_TAINT}'] : [])"
+    values = {"namespace": "gpu-system", "pools": {}, "admission": {"platformNamespaces": [], "enforce": "deny"}}
+    amd = {"vendors": {"amd": {"namespace": "kube-amd-gpu"}}}
+    for more, of_vendors in (({}, []), (amd, [MANAGER_TAINT])):
+        variables = admission.document(values | more)["policies"]["gpushare-fence"]["variables"]
+        (ours,) = [json.loads(one["expression"]) for one in variables if one["name"] == "ourTaints"]
+        assert ours == [*taints.OUR_TAINTS, *of_vendors]
 
 
 def test_the_prefixes_are_those_that_cluster_autoscaler_knows() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.facts.vendors import VENDORS
+from gpushare.facts.vendors import OTHERS, VENDORS
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Vendor
 from tests.support.paths import ROOT
@@ -146,3 +146,20 @@ def test_a_schema_with_one_vendors_resources_accepts_every_vendors(path: Path) -
 
 def test_a_policy_has_a_word_for_every_vendor() -> None:
     assert list(Vendor) == list(VENDORS)
+
+
+_NAMES = re.compile("|".join(re.escape(text) for one in OTHERS.values() for text in (one.name, one.domain)), re.IGNORECASE)
+_EXAMPLES = {"values.yaml", "README.md"}
+"""Files of the chart that explain by an example."""
+
+
+def test_the_chart_knows_no_other_vendor_by_name() -> None:
+    """What differs is in the values that the compiler writes; comments may explain by an example."""
+    knowing = {
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in (ROOT / "charts/gpushare").rglob("*")
+        if path.is_file() and path.name not in _EXAMPLES
+        for line in re.sub(r"\{\{-? /\*.*?\*/ -?\}\}|\{\{/\*.*?\*/\}\}", "", path.read_text(), flags=re.DOTALL).splitlines()
+        if _NAMES.search(line) and not line.lstrip().startswith("#")
+    }
+    assert not knowing

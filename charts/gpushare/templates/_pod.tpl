@@ -1,5 +1,6 @@
 {{/*
-What the pods of all our DaemonSets have in common. Takes (root, ServiceAccount, whether the GPUs are AMD's).
+What the pods of all our DaemonSets have in common. Takes (root, ServiceAccount, the vendor).
+The vendor is an entry of the value `vendors`, empty for NVIDIA, and so in all that takes one.
 */}}
 {{- define "gpushare.podBase" -}}
 {{- $root := index . 0 -}}
@@ -61,7 +62,7 @@ A node without the label (an older operator, or not yet labelled) is ours.
 The driver manager of an older operator knows its own operands alone, drains no DaemonSet, and cannot unload a driver that we keep
 open. So our pods go with its validator, whose label it writes as well, and which is paused for nothing else.
 An administrator takes the runtime off a node by gpushare.dev/runtime=away, to reset a GPU that it has open.
-Takes (root, terms, whether the GPUs are AMD's, whose operator has no such labels).
+Takes (root, terms, the vendor: the operators of others than NVIDIA have no such labels).
 */}}
 {{- define "gpushare.affinity" -}}
 {{- $clients := list (dict "key" "gpushare.dev/runtime" "operator" "NotIn" "values" (list "away")) -}}
@@ -100,8 +101,8 @@ tolerationSeconds: {{ $toleration.tolerationSeconds | int64 }}
 {{/*
 Environment of a container that reads GPUs. A fieldRef is one value to server-side apply, its defaulted apiVersion included: without
 it every second field manager (Helm after kubectl, Argo CD after Helm) meets a conflict.
-Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted, the namespace of AMD's operator where the GPUs
-are AMD's: these are read in sysfs, and nothing of NVIDIA's runtime is asked for).
+Takes (MPS control program wanted, MIG's configuration wanted, MIG's monitoring wanted, the vendor: for the GPUs of others nothing of
+NVIDIA's runtime is asked for).
 */}}
 {{- define "gpushare.env" -}}
 - name: NODE_NAME
@@ -124,10 +125,7 @@ are AMD's: these are read in sysfs, and nothing of NVIDIA's runtime is asked for
     fieldRef:
       apiVersion: v1
       fieldPath: metadata.uid
-{{- if index . 3 }}
-- name: AMD_NAMESPACE
-  value: {{ index . 3 | quote }}
-{{- else }}
+{{- if not (index . 3) }}
 - name: NVIDIA_VISIBLE_DEVICES
   value: all
 # compute brings the MPS control program.
@@ -145,14 +143,16 @@ are AMD's: these are read in sysfs, and nothing of NVIDIA's runtime is asked for
 {{- end }}
 
 {{/*
-Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, whether the GPUs are AMD's).
+Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, the vendor).
 */}}
 {{- define "gpushare.mounts" -}}
 {{- if index . 1 -}}
-# The driver's files on the GPUs, their partitions and processes. No device is opened: that would keep the config manager waiting.
-- name: sys
-  mountPath: /sys
+# The driver's files on the GPUs, their partitions and processes. No device is opened: that would keep the vendor's programs waiting.
+{{- range $name, $path := (index . 1).hostPaths }}
+- name: {{ $name }}
+  mountPath: {{ $path | quote }}
   readOnly: true
+{{- end }}
 {{- else -}}
 # Asks the runtime for all devices. The variable alone does not where the toolkit ignores it for unprivileged containers.
 - name: all-gpus
@@ -182,14 +182,16 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS 
 
 {{/*
 Kubelet's folder is where kubelet was told; inside the container it is always the usual one. What only observes keeps nothing on the host. Takes (root, MPS wanted,
-whether it observes, whether the GPUs are AMD's).
+whether it observes, the vendor).
 */}}
 {{- define "gpushare.volumes" -}}
 {{- if index . 3 -}}
-- name: sys
+{{- range $name, $path := (index . 3).hostPaths }}
+- name: {{ $name }}
   hostPath:
-    path: /sys
+    path: {{ $path | quote }}
     type: Directory
+{{- end }}
 {{- else -}}
 - name: all-gpus
   hostPath:
@@ -225,8 +227,8 @@ whether it observes, whether the GPUs are AMD's).
 {{- end }}
 
 {{/*
-A container that may change hardware. Privileged only if it must switch MIG or create instances, or read AMD's GPUs: KFD shows
-their devices, and what a process has of each, only to a container that may open them. Else root with KILL (it goes on holding
+A container that may change hardware. Privileged only if it must switch MIG or create instances, or its vendor needs it: AMD's KFD
+shows devices, and what a process has of each, only to a container that may open them. Else root with KILL (it goes on holding
 tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS left behind
 is put right). Takes whether it is privileged.
 */}}
@@ -260,18 +262,18 @@ limits:
 {{- end }}
 
 {{/*
-A pod that releases its node: it ends when the pool's label is removed. Takes (root, ServiceAccount, requirements of the nodes, whether
-the GPUs are AMD's).
+A pod that releases its node: it ends when the pool's label is removed. Takes (root, ServiceAccount, requirements of the nodes, the
+vendor).
 */}}
 {{- define "gpushare.releasePod" -}}
 {{- $root := index . 0 -}}
 {{- $account := index . 1 -}}
 {{- $nodes := index . 2 -}}
-{{- $amd := index . 3 -}}
-{{- $privileged := or $amd (eq $root.Values.partitioner "gpushare") -}}
-{{- include "gpushare.podBase" (list $root $account $amd) }}
+{{- $vendor := index . 3 -}}
+{{- $privileged := or $vendor.privileged (eq $root.Values.partitioner "gpushare") -}}
+{{- include "gpushare.podBase" (list $root $account $vendor) }}
 affinity:
-  {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes)) $amd) | nindent 2 }}
+  {{- include "gpushare.affinity" (list $root (list (dict "matchExpressions" $nodes)) $vendor) | nindent 2 }}
 # The taints of a pool that is gone are not known.
 tolerations:
   - operator: Exists
@@ -284,7 +286,7 @@ containers:
       - release
     # Nor its card and its mode: MIG is assumed.
     env:
-      {{- include "gpushare.env" (list false $privileged true ($amd | ternary ($root.Values.amd).namespace "")) | nindent 6 }}
+      {{- include "gpushare.env" (list false $privileged true $vendor) | nindent 6 }}
     resources:
       {{- include "gpushare.resources" $root | nindent 6 }}
     securityContext:
@@ -293,12 +295,12 @@ containers:
       - name: tenancy
         mountPath: /etc/gpushare
         readOnly: true
-      {{- include "gpushare.mounts" (list false $amd) | nindent 6 }}
+      {{- include "gpushare.mounts" (list false $vendor) | nindent 6 }}
 volumes:
   # Without it no pod is evicted.
   - name: tenancy
     configMap:
       name: gpushare-tenancy
       optional: true
-  {{- include "gpushare.volumes" (list $root false "" $amd) | nindent 2 }}
+  {{- include "gpushare.volumes" (list $root false "" $vendor) | nindent 2 }}
 {{- end }}

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare.core import resources
-from gpushare.intent.stacks import STACKS
+from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare.facts.vendors import DEFAULT, GPU_NAMES, VENDORS
 from gpushare.reading import source
 from gpushare_node.contract import tenancy as contract
 from gpushare_node.contract.names import IMPLICIT
@@ -133,12 +134,15 @@ def _variable(name: str, value: Any) -> Object:
 def document(values: Mapping[str, Any]) -> Object:
     """Return the document: the variables `lookups`, and of each policy its kind, the name of its CEL, and what is added.
 
+    `gpuNames` is the condition that the CEL has as `<name of a GPU>`.
+
     `variables` come before those of the CEL, and those of `lookups` before them where it says so; `spec` replaces fields of
     the CEL, `binding` is all of the binding's specification but the policy's name.
     """
     judges = values["pools"] and values["admission"]["enforce"] != "none"
     moves = {"gpushare-fence-moves": _moves(values)} if _evicts(values) else {}
     return {
+        "gpuNames": GPU_NAMES,
         "lookups": list(_variables("lookups", lookups(values))) if judges else [],
         "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values), **moves},
     }
@@ -148,17 +152,18 @@ def policies(document: Mapping[str, Any]) -> dict[str, Object]:
     """Return the policies' specs by kind and name, as the chart renders them of a document."""
     found = {}
     for name, entry in document["policies"].items():
-        text = _cel(entry["cel"])
+        text = _cel(entry["cel"], document["gpuNames"])
         before = [*(document["lookups"] if entry.get("lookups") else ()), *entry.get("variables", ())]
         variables = {"variables": [*before, *text["variables"]]} if before else {}
         found[f"{entry['kind']}AdmissionPolicy {name}"] = {**text, **variables, **entry.get("spec", {})}
     return found
 
 
-def _cel(name: str) -> Object:
+def _cel(name: str, gpu_names: str) -> Object:
     """Return a policy as written in the chart's folder `admission`."""
     path = resources.chart() / "admission" / f"{name}.yaml"
-    return dict(source.read(path.read_bytes(), str(path), own=True).data)
+    text = path.read_text(encoding="utf-8").replace("<name of a GPU>", gpu_names)
+    return dict(source.read(text.encode(), str(path), own=True).data)
 
 
 def _policies(values: Mapping[str, Any]) -> Iterator[tuple[str, Object]]:
@@ -230,12 +235,16 @@ def _moves(values: Mapping[str, Any]) -> Object:
 
 def _fence(values: Mapping[str, Any]) -> Object:
     """Return the policy on what the node runtime may write; it denies whatever the intent says of tenants."""
+    others = values.get("vendors", {})
+    served = [vendor for word, vendor in VENDORS.items() if word in others or vendor is DEFAULT]
     token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
     variables = [
         _variable("evicts", _evicts(values)),
         _variable("observes", observes(values)),
         _variable("platform", platform_namespaces(values)),
-        *({"name": vendor, "expression": f"'{values.get(vendor, {}).get('namespace', '')}'"} for vendor in STACKS),
+        _variable("ourTaints", [*OUR_TAINTS, *(taint.key for one in served if (taint := one.layout_taint))]),
+        _variable("vendorsLabels", [label for one in served for label in one.written_labels]),
+        _variable("restarted", {others[one.word]["namespace"]: one.restarted for one in served if one.restarted}),
     ]
     return {
         "kind": "Validating",

@@ -177,9 +177,9 @@ def _release(side: LoadedSide, cluster: ClusterConnection) -> str:
 
 def _operator_options(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Add an option for the namespace of each vendor's operator that reads objects of our chart."""
-    for vendor, ours in reversed(vendors.OPERATORS):
+    for vendor, _ in reversed(vendors.OPERATORS):
         words = f"Also what `drift` reads where {vendor.name}'s operator is."
-        add = click.option(f"--{ours.key}-namespace", ours.key, default="", metavar="NAMESPACE", help=words)
+        add = click.option(f"--{vendor.word}-namespace", vendor.word.value, default="", metavar="NAMESPACE", help=words)
         function = add(function)
     return function
 

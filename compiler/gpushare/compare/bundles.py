@@ -40,7 +40,7 @@ def nvidia_stack(values: Mapping[str, Any]) -> str | None:
 
 def namespace(values: Mapping[str, Any], vendor: str) -> str | None:
     """Return where the programs of a vendor other than NVIDIA run, as the chart's values say; None if they do not."""
-    return (values.get(vendor) or {}).get("namespace")
+    return ((values.get("vendors") or {}).get(vendor) or {}).get("namespace")
 
 
 def pools_of(values: Mapping[str, Any], vendor: str) -> set[str]:

@@ -115,7 +115,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     yield from chart.static_files(
         has_monitoring=any(monitoring.objects(plan)),
         has_vgpus=vgpu.config(plan, new_lock) is not None,
-        vendors=new_lock.vendors,
+        has_vendors=bool(new_lock.vendors),
         has_dra=new_lock.has_dra,
     )
     yield _yaml("chart/values.yaml", chart_values)

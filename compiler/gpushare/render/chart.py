@@ -6,7 +6,7 @@ The values are complete, because a chart's values.yaml contains its defaults: th
 import functools
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
 from gpushare.core import resources
 from gpushare.facts.catalog import image_registry, upstream
-from gpushare.facts.vendors import VENDORS
-from gpushare.intent.stacks import STACKS
+from gpushare.facts.vendors import OTHERS, VENDORS
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.offering import backends, modes
 from gpushare.offering.backends.requests import QUOTA_OF_CLASS
@@ -28,16 +27,16 @@ VALUES = "values.yaml"
 MONITORING = "templates/monitoring/"
 VGPU = "templates/vgpu/"
 OF_DRA = "templates/dra/"
+OF_VENDORS = "templates/vendors/"
 _KUBELET_ROOT = "/var/lib/kubelet"
 _LABELS_CLIENTS = "v26.7.0"
 """The first release of gpu-operator that does."""
 
 
-def static_files(*, has_monitoring: bool, has_vgpus: bool, has_dra: bool, vendors: Collection[str]) -> Iterator[Artifact]:
+def static_files(*, has_monitoring: bool, has_vgpus: bool, has_dra: bool, has_vendors: bool) -> Iterator[Artifact]:
     """Yield every file of the chart except its values; some templates only where there is something to render."""
-    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_DRA, has_dra))
-    of_vendors = ((f"templates/{vendor}/", vendor in vendors) for vendor in STACKS)
-    left_out = tuple(folder for folder, has in (*parts, *of_vendors) if not has)
+    parts = ((MONITORING, has_monitoring), (VGPU, has_vgpus), (OF_DRA, has_dra), (OF_VENDORS, has_vendors))
+    left_out = tuple(folder for folder, has in parts if not has)
     for inside, text in _static_texts(resources.chart()):
         if not inside.startswith(left_out):
             yield Artifact(path=f"chart/{inside}", text=text)
@@ -69,6 +68,7 @@ def values(  # noqa: PLR0913 - what values depend on
     driver serves nodes, or did.
     """
     platform, observes = plan.intent.platform, plan.intent.observes
+    others = {word: VENDORS[word].chart_values(namespace) for word, namespace in namespaces.items()}
     return {
         "cluster": plan.intent.name,
         "namespace": plan.intent.namespace,
@@ -82,7 +82,7 @@ def values(  # noqa: PLR0913 - what values depend on
         "kubeletRoot": kubelet_root(platform),
         "releaseAfter": "5m",
         "gpuClientLabel": _has_client_label(plan),
-        **{vendor: {"namespace": namespace} for vendor, namespace in namespaces.items()},
+        **({"vendors": others} if others else {}),
         "migParted": {"enabled": platform.partitioner is Partitioner.MIG_MANAGER},
         "admission": {
             "enforce": plan.intent.admission.mode.value,
@@ -152,7 +152,7 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
     backend = backends.of(pool.pool, pool.card)
     return {
         "card": pool.card.id,
-        **({} if pool.card.vendor == next(iter(VENDORS)) else {"vendor": pool.card.vendor}),
+        **({"vendor": pool.card.vendor} if pool.card.vendor in OTHERS else {}),
         "mode": pool.mode.value,
         "migCapable": pool.card.mig is not None or pool.card.mig_supported is True,
         "mig": mode.is_partitioned,

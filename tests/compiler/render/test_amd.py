@@ -144,7 +144,7 @@ def test_the_namespace_stays_when_the_last_pool_has_gone(stack: str, release: st
         memory = lock.read(texts[lock.FILE].encode())
         assert isinstance(memory, Lock)
         _, texts = compiled(intent("gpu", platform="{}", **pools), memory)
-        assert document(texts, "chart/values.yaml")["amd"] == {"namespace": "rocm"}
+        assert document(texts, "chart/values.yaml")["vendors"]["amd"]["namespace"] == "rocm"
         commands = [line.strip() for line in texts["README.md"].splitlines() if "helm uninstall amd" in line]
         assert commands == ([f"helm uninstall {release} --namespace rocm --timeout 10m"] if release else [])
 
@@ -194,7 +194,7 @@ def test_an_installed_stack_of_amd_alone_has_its_namespace_and_no_file_of_nvidia
     single = pool(sharing="{mode: partition, compute: CPX, memory: NPS4, strategy: single}")
     texts = bundle("parts", platform="{stack: existing, namespace: rocm}", parts=single, more="  quotas: {team: {parts: 8}}\n")
     values = document(texts, "chart/values.yaml")
-    assert (values["amd"], values["stack"]) == ({"namespace": "rocm"}, "none")
+    assert (values["vendors"]["amd"]["namespace"], values["stack"]) == ("rocm", "none")
     assert "pluginNamespace" not in values
     assert values["admission"]["platformNamespaces"] == ["gpu-system", "kube-system", "rocm"]
     assert not [path for path in texts if path.startswith("existing/")]
@@ -204,7 +204,8 @@ def test_an_installed_stack_of_amd_alone_has_its_namespace_and_no_file_of_nvidia
 def test_beside_an_installed_stack_of_nvidia_amds_namespace_is_the_default() -> None:
     texts = bundle("whole", "gpu", platform="{stack: existing, namespace: nvidia}", gpu=pool("l4", "{mode: exclusive}", "d"))
     values = document(texts, "chart/values.yaml")
-    assert (values["amd"], values["stack"], values["pluginNamespace"]) == ({"namespace": "kube-amd-gpu"}, "existing", "nvidia")
+    namespaces = values["vendors"]["amd"]["namespace"], values["pluginNamespace"]
+    assert (*namespaces, values["stack"]) == ("kube-amd-gpu", "nvidia", "existing")
     assert {"kube-amd-gpu", "nvidia"} <= set(values["admission"]["platformNamespaces"])
     assert "existing/README.md" in texts
 

@@ -29,7 +29,7 @@ def test_a_bundle_has_a_policy_for_every_pool_and_a_profile_for_every_way_to_sha
     assert list(bundle)[-1] == lock.FILE
 
 
-OPTIONAL = tuple(f"templates/{part}/" for part in ("monitoring", "vgpu", "amd", "dra"))
+OPTIONAL = tuple(f"templates/{part}/" for part in ("monitoring", "vgpu", "vendors", "dra"))
 
 
 def test_chart_is_copied_unchanged_except_for_its_values() -> None:

@@ -31,6 +31,7 @@ from gpushare.cluster.live.objects import (
 )
 from gpushare.cluster.live.slices import NodeOffer
 from gpushare.compare.bundles import POLICIES, VALUES
+from gpushare.compare.bundles import namespace as namespace_of
 from gpushare.compare.files import Files, parsed
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
@@ -75,10 +76,10 @@ class Difference(Struct):
 
 
 def operator_namespaces(bundle: Files, chart: Mapping[str, Any]) -> dict[str, str]:
-    """Return where the bundle has objects for vendors' operators, by the operators' keys. `chart` are the chart's values."""
+    """Return where the bundle has objects for vendors' operators, by the vendors' words. `chart` are the chart's values."""
     places = {
-        ours.key: str((chart.get(ours.key) or {}).get("namespace") or "")
-        for _, ours in vendors.OPERATORS
+        vendor.word.value: namespace_of(chart, vendor.word) or ""
+        for vendor, ours in vendors.OPERATORS
         if any(path.startswith(ours.folder) for path in bundle)
     }
     return {key: place for key, place in places.items() if place}

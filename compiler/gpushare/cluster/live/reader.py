@@ -106,7 +106,7 @@ def read(api: Api, scope: Scope) -> Snapshot:
         configs |= {one.name: one for one in _configs(lists, scope.plugin) if one.name in of_plugin}
     operator_objects: tuple[OperatorObject, ...] = ()
     for vendor, made in vendors.OPERATORS:
-        if place := scope.operators.get(made.key):
+        if place := scope.operators.get(vendor.word):
             configs.pop(made.config_map, None)
             found = _configs(lists, place, objects.configs_of(vendor))
             configs |= {one.name: one for one in found if one.name == made.config_map}
@@ -340,7 +340,7 @@ def rights(  # noqa: PLR0913 - one for each option of the command
     configs = [_right("configmaps", ["list"]), *([_right("secrets", ["list"])] if values else [])]
     places = {release: own}
     of_operators = [
-        (operators.get(ours.key, ""), [configs[0], _right(ours.plural, ["list"], group=vendor.domain)])
+        (operators.get(vendor.word, ""), [configs[0], _right(ours.plural, ["list"], group=vendor.domain)])
         for vendor, ours in vendors.OPERATORS
     ]
     for namespace, rules in ((plugin, configs[:1]), *((one, configs) for one in imports), *of_operators):

@@ -9,7 +9,16 @@ from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.facts.vendors.vendor import GpuVendor
 
 VENDORS: Mapping[str, GpuVendor] = {one.word.value: one for one in (NVIDIA, AMD)}
-"""Every vendor, by the word that a node policy has for it. The first is meant where nothing names one."""
+"""Every vendor, by the word that a node policy has for it."""
+
+DEFAULT = NVIDIA
+"""Who is meant where nothing names one. Where documents name its stack, no other field does."""
+
+OTHERS: Mapping[str, GpuVendor] = {word: vendor for word, vendor in VENDORS.items() if vendor is not DEFAULT}
+"""Those that documents name."""
+
+GPU_NAMES = " || ".join(vendor.asked_for for vendor in VENDORS.values())
+"""The CEL condition on `name`, a resource in `limits`, that it is GPUs or parts of them."""
 
 GPU_RESOURCES = tuple(chain.from_iterable(vendor.gpu_resources for vendor in VENDORS.values()))
 """With which the names of resources begin that are GPUs of any vendor, or parts of them."""

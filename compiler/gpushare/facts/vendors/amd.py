@@ -14,7 +14,6 @@ MANAGER_MODES = frozenset({"SPX", "DPX", "QPX", "CPX"})
 """The compute modes that the config manager sets: TPX is not among them."""
 
 OBJECTS = OperatorObjects(
-    key="amd",
     folder="chart/files/amd/",
     file="config.json",
     specs="chart/files/amd/device-configs/",
@@ -31,6 +30,7 @@ AMD = GpuVendor(
     **content_of(vendors.AMD),
     name="AMD",
     exported="amd_com_(gpu|[sdtqc]px_).*",
+    asked_for="name.startsWith('amd.com/gpu') || (name.startsWith('amd.com/') && name.contains('px_'))",
     charts={"amd-gpu-operator": "gpu-operator-charts", "amd-device-plugin": "amd-gpu"},
     cluster_kinds=(OBJECTS.kind,),
     catalogue="amd",
@@ -41,4 +41,6 @@ AMD = GpuVendor(
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
     other_domains=("beta.amd.com", "dcm.amd.com"),
     operator_objects=OBJECTS,
+    host_paths={"sys": "/sys"},
+    is_privileged=True,
 )

@@ -8,6 +8,7 @@ NVIDIA = GpuVendor(
     **content_of(vendors.NVIDIA),
     name="NVIDIA",
     exported="nvidia_com_(gpu|mig).*",
+    asked_for="name.startsWith('nvidia.com/gpu') || name.startsWith('nvidia.com/mig-')",
     charts={"gpu-operator": "gpu-operator", "device-plugin": "nvidia-device-plugin"},
     cluster_kinds=("ClusterPolicy", "NVIDIADriver"),
     catalogue="cards",

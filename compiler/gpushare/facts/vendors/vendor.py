@@ -1,22 +1,20 @@
 """GpuVendor: what the compiler must know of a vendor of GPUs beside the names that the node runtime knows too."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import NOTHING, Struct
 from gpushare_node.contract.vendors import VendorNames
 
 
 class OperatorObjects(Struct):
     """What our chart makes in the namespace of a vendor's operator, for it to read: objects of its kind, and a ConfigMap.
 
-    `key` is the section of the chart's values that has the namespace, and with which the option that names it begins.
-
     A bundle has all of them in `folder`: `file` there is the text of the ConfigMap's key of that name, as JSON, and folder
     `specs` has a file for each object with its specification. For mappings in `open_fields` of it the server has no defaults;
     `naming` is the path of the setting in it that decides the names of devices.
     """
 
-    key: str
     folder: str
     file: str
     specs: str
@@ -31,7 +29,11 @@ class OperatorObjects(Struct):
 class GpuVendor(VendorNames):
     """A vendor, and how its programs are installed. `name` is the word with which the names of its cards begin.
 
-    `exported` is the regular expression of all its GPU resources in kube-state-metrics.
+    `exported` is the regular expression of all its GPU resources in kube-state-metrics, `asked_for` the CEL condition on `name`
+    that it is one of them.
+
+    Of pods of ours on its nodes: `host_paths` are what they read of the host, by a short name, and `is_privileged` says whether
+    reading the GPUs needs it. Empty for the default vendor, whose GPUs its container runtime gives them.
 
     Of nodes for virtual machines, empty without them: label `workload_label` says what a node runs, `vgpu_label` names the
     config of its vGPUs.
@@ -50,6 +52,7 @@ class GpuVendor(VendorNames):
 
     name: str
     exported: str
+    asked_for: str
     charts: Mapping[str, str]
     cluster_kinds: tuple[str, ...]
     catalogue: str
@@ -62,3 +65,29 @@ class GpuVendor(VendorNames):
     known_as: str = ""
     other_domains: tuple[str, ...] = ()
     operator_objects: OperatorObjects | None = None
+    host_paths: Mapping[str, str] = NOTHING
+    is_privileged: bool = False
+
+    @property
+    def written_labels(self) -> tuple[str, ...]:
+        """The labels of nodes that the node runtime writes: who answers a request also has its answer removed."""
+        answered = (self.layout_state_label,) if self.layout_taint else ()
+        requests = tuple(filter(None, (self.plugin_label, self.layout_label)))
+        return *requests, *answered, *(self.deploy_labels + client for client in self.clients)
+
+    @property
+    def tolerated(self) -> tuple[str, ...]:
+        """The keys of its taints that our pods tolerate on its nodes."""
+        return *([self.layout_taint.key] if self.layout_taint else []), self.whole_gpu
+
+    def chart_values(self, namespace: str) -> dict[str, Any]:
+        """Return what our chart must know of a vendor other than the default; `namespace` is where its programs run."""
+        made = self.operator_objects
+        operator = {"apiVersion": f"{self.domain}/{made.version}", "kind": made.kind} if made else {}
+        return {
+            "namespace": namespace,
+            "taints": list(self.tolerated),
+            "hostPaths": dict(self.host_paths),
+            "privileged": self.is_privileged,
+            **({"operator": {**operator, "configMap": made.config_map, "file": made.file}} if made else {}),
+        }

@@ -247,7 +247,9 @@ class Enforcer(Struct, frozen=False):
             self.metrics.show(self.inventory.versions, self.inventory.surveys or ())
         devices = self._read()
         self.limit_tiers.query_mps(devices, now)
-        pids = {row.pid for device in devices for row in device.rows or ()}
+        former = {device.uuid: device for device in self.metrics.snapshot.devices}
+        last = tuple(former.get(device.uuid, device) if device.is_pending else device for device in devices)
+        pids = {row.pid for device in last for row in device.rows or ()}
         suspects = self._suspects()
         identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
         self.inventory.note_present(identities.values(), now)
@@ -284,7 +286,10 @@ class Enforcer(Struct, frozen=False):
         if not self.config.settings.dry_run:
             self.limit_tiers.hold(inputs, now)
         statuses = [verdict for verdict in verdicts if type(verdict) is ContainerStatus]
-        self.metrics.snapshot = CycleReading(observe=lambda: statuses, devices=devices, pod_index=pod_index)
+        pending = {place for device in devices if device.is_pending for place in device.places()}
+        if pending:
+            statuses += [status for status in self.metrics.snapshot.observe() if status.unit.device in pending]
+        self.metrics.snapshot = CycleReading(observe=lambda: statuses, devices=last, pod_index=pod_index)
 
     def _keep_debts(self) -> None:
         """Store who owes after an offence, whenever that changes: escalation goes on after a restart of the program."""

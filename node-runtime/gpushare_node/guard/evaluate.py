@@ -44,7 +44,7 @@ def evaluate(
     Steps against offenders come first, in the order in which the caller must carry them out; statuses and anomalies follow.
     """
     state = CycleState(history, now, settings, inputs.grants)
-    looks = [(device, view_device(device, inputs)) for device in inputs.devices]
+    looks = [(device, view_device(device, inputs)) for device in inputs.devices if not device.is_pending]
     views = {view.device: view for _, seen in looks if not isinstance(seen, RejectReason) for view in seen}
     _pause(inputs, [device for device, seen in looks if seen is RejectReason.ABOVE_USED], state)
     offenders: dict[Unit, Offender] = {}
@@ -74,7 +74,8 @@ def evaluate(
                 violation=violation,
                 is_unevictable=unit.container in inputs.unevictable,
             )
-    _count_others(observed, offenders, views, crowded, state)
+    pending = {place for device in inputs.devices if device.is_pending for place in device.places()}
+    _count_others(observed, offenders, views, crowded, pending, state)
     is_needed = state.targets or state.violations or state.namespaces
     places = {place for device in inputs.devices for place in device.places()} if is_needed else set()
     _advance_all(inputs, views, offenders, places, crowded, state)
@@ -129,26 +130,29 @@ def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) ->
         state.paused_since = None
 
 
-def _count_others(
+def _count_others(  # noqa: PLR0913, PLR0917 - the whole cycle
     observed: list[tuple[Unit, Cap | None, Sample, Level]],
     offenders: dict[Unit, Offender],
     views: dict[str, DeviceView],
     crowded: AbstractSet[str],
+    pending: AbstractSet[str],
     state: CycleState,
 ) -> None:
     """Update the debts of namespaces, and of containers that are not over: within, unknown, or absent from their device.
 
-    On a crowded device nothing is known.
+    On a crowded device nothing is known. On a pending one the time counts when its next sample has come.
     """
     if not (state.violations or state.namespaces) or not state.has_moved:
         return
     present = {unit: _UNKNOWN if unit.device in crowded else answer for unit, _, _, answer in observed}
-    others = {unit: violation for unit, violation in state.violations.items() if unit not in offenders}
+    others = {
+        unit: violation for unit, violation in state.violations.items() if unit not in offenders and unit.device not in pending
+    }
     answers = {
         unit: present.get(unit) or _answer_absent(unit, violation, views.get(unit.device)) for unit, violation in others.items()
     }
     unknown = {unit for unit, answer in answers.items() if answer is _UNKNOWN}
-    _count_namespaces(offenders, unknown, views.keys() - crowded, state)
+    _count_namespaces(offenders, unknown, views.keys() - crowded, pending, state)
     for unit, answer in answers.items():
         if answer is _WITHIN:
             state.pay(unit)
@@ -164,7 +168,11 @@ def _answer_absent(unit: Unit, violation: Violation, view: DeviceView | None) ->
 
 
 def _count_namespaces(
-    offenders: dict[Unit, Offender], unknown: AbstractSet[Unit], trusted: AbstractSet[str], state: CycleState
+    offenders: dict[Unit, Offender],
+    unknown: AbstractSet[Unit],
+    trusted: AbstractSet[str],
+    pending: AbstractSet[str],
+    state: CycleState,
 ) -> None:
     """Count time over for each namespace on each device: of containers whose cap's action is kill or evict."""
     over: dict[NamespaceKey, float] = {}
@@ -173,7 +181,7 @@ def _count_namespaces(
             key = (offender.owner.namespace, offender.unit.device)
             over[key] = max(over.get(key, 0.0), state.settings.patience_seconds(offender.cap))
     hidden = {(state.violations[unit].owner.namespace, unit.device) for unit in unknown}
-    state.count_namespaces(over, hidden, trusted)
+    state.count_namespaces(over, hidden, trusted, pending)
 
 
 def _report_overdue(offenders: dict[Unit, Offender], state: CycleState) -> None:

@@ -69,7 +69,7 @@ class Device(Struct):
 
     `rows` is None if they could not be read; `instances`, by GPU instance id, is None without MIG. `used_bytes` is the total
     allocation that the device reports, without the driver's reserve, after its rows were read, `used_before_bytes` the same
-    before; None if unknown.
+    before; None if unknown. `is_pending`: no answer has come since the last cycle, and none is overdue: there is no news of it.
     """
 
     uuid: str
@@ -80,6 +80,7 @@ class Device(Struct):
     instances: Mapping[int, MigInstance] | None = None
     mps: Mps = Mps.OFF
     pid_max: int = PID_MAX
+    is_pending: bool = False
 
     def places(self) -> tuple[str, ...]:
         """Return the devices that can be allocated to tenants: the GPU, or its MIG instances."""

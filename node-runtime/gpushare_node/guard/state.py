@@ -132,13 +132,20 @@ class CycleState:
         return self.namespaces.get((owner.namespace, device), Debt())
 
     def count_namespaces(
-        self, over: Mapping[NamespaceKey, float], unknown: AbstractSet[NamespaceKey], trusted: AbstractSet[str]
+        self,
+        over: Mapping[NamespaceKey, float],
+        unknown: AbstractSet[NamespaceKey],
+        trusted: AbstractSet[str],
+        pending: AbstractSet[str],
     ) -> None:
         """Count the cycle for every namespace. `over`: those with a container over its cap, with its patience in seconds.
 
-        `unknown`: those of which a container may be over; `trusted`: the devices whose rows can be true.
+        `unknown`: those of which a container may be over; `trusted`: the devices whose rows can be true; `pending`: those of
+        which there is no news.
         """
         for key in {*self.namespaces, *over}:
+            if key[1] in pending:
+                continue
             debt = self.namespaces.get(key, Debt())
             if key in over:
                 debt = debt.over(self.now, over[key], self.settings)

@@ -3,10 +3,14 @@
 Whom a call concerns, a GPU or the node, is not called again until that call has returned; everybody else is. Owns the threads,
 the session's lifetime while a driver is being replaced, and the XIDs received. Does not decide what a hung GPU means:
 `hung_seconds` reports it.
+
+Each GPU is read at its own pace: one that answers slowly is not waited for, and is read so much less often.
 """
 
+import logging
+import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -29,6 +33,16 @@ from gpushare_node.vendors.driver import (
 
 NODE = "node"
 """The name for calls that do not concern a single GPU."""
+
+_LOG = logging.getLogger(__name__)
+
+_SLOW_SECONDS = 0.1
+"""A GPU whose last reading took longer is read beside the others, and its answer is not waited for."""
+
+_PACE = (5.0, 15.0)
+"""The pause after a slow reading is so many times as long, at random: the driver holds a lock meanwhile."""
+
+_MAX_PAUSE_SECONDS = 15.0
 
 CALL_SECONDS = 5.0
 LOOK_SECONDS = 60.0
@@ -135,6 +149,10 @@ class BoundedDriver:
         self._xids: list[Xid] = []
         self._last: dict[str, Device] = {}
         self._troubles: dict[str, DriverError] = {}
+        self._seconds: dict[str, float] = {}
+        self._aside: dict[str, Future[_Answer[Device]]] = {}
+        self._due: dict[str, float] = {}
+        self._garbage: dict[str, str] = {}
 
     def open(self) -> Driver:
         """Open a session whose calls return in time or raise TIMEOUT. DriverError; TIMEOUT while an earlier call hangs."""
@@ -148,16 +166,27 @@ class BoundedDriver:
         return _take(future.value)
 
     def read_devices(self, uuids: Iterable[str]) -> Mapping[str, Device]:
-        """Return each GPU now. One that failed, or did not answer in time, has no rows, but the rest that is known of it."""
+        """Return each GPU now. One that failed, or did not answer in time, has no rows, but the rest that is known of it.
+
+        A slow one is pending until its answer has come.
+        """
         desired = tuple(uuids)
         driver = self._session()
         if driver is None:
             self._troubles = dict.fromkeys(desired, self._problem)
-        else:
-            found = self._calls.each({uuid: partial(driver.read_device, uuid) for uuid in desired}, self._deadline_seconds)
-            self._note({uuid: found.get(uuid, DriverError("read_device", Code.TIMEOUT)) for uuid in desired})
-            self._listen(driver)
-        return {uuid: self._show(uuid) for uuid in desired}
+            self._aside.clear()
+            return {uuid: self._show(uuid) for uuid in desired}
+        slow = {uuid for uuid in desired if uuid in self._aside or self._seconds.get(uuid, 0.0) > _SLOW_SECONDS}
+        jobs = {uuid: partial(self._read, driver, uuid) for uuid in desired}
+        found = self._calls.each({uuid: job for uuid, job in jobs.items() if uuid not in slow}, self._deadline_seconds)
+        answers = {uuid: found.get(uuid, DriverError("read_device", Code.TIMEOUT)) for uuid in desired if uuid not in slow}
+        for uuid in sorted(slow):
+            answer = self._read_aside(uuid, jobs[uuid])
+            if answer is not None:
+                answers[uuid] = answer
+        self._note(answers, slow - answers.keys())
+        self._listen(driver)
+        return {uuid: self._show(uuid, is_pending=uuid not in answers) for uuid in desired}
 
     def ask(self, name: str, question: Callable[[Driver], T]) -> T:
         """Return the result of a call that concerns the whole node, or changes something.
@@ -237,25 +266,59 @@ class BoundedDriver:
     def _survey_of(self, index: int) -> GpuInfo:
         """Return what the last survey of this GPU says; that it does not answer, if it has not returned."""
         future = self._surveys.get(index)
+        former = self._surveyed.get(index)
+        detail = "the driver does not answer calls for it"
         if future is not None and future.wait():
             del self._surveys[index]
-            self._surveyed[index] = _take(future.value)
-            return self._surveyed[index]
-        former = self._surveyed.get(index)
-        fault = Fault(kind=FaultKind.UNREADABLE, detail="the driver does not answer calls for it")
+            if isinstance(future.value, GpuInfo | DriverError):
+                self._surveyed[index] = _take(future.value)
+                return self._surveyed[index]
+            detail = f"the driver answers what no driver does: {type(future.value).__name__}: {future.value}"
+        fault = Fault(kind=FaultKind.UNREADABLE, detail=detail)
         return GpuInfo(
             index=index, uuid=former.uuid if former else f"unknown-{index}", name=former.name if former else "", fault=fault
         )
 
-    def _note(self, answers: "Mapping[str, _Answer[Device]]") -> None:
-        self._troubles = {}
-        for uuid, answer in answers.items():
-            if isinstance(answer, Device):
-                self._last[uuid] = answer
+    def _read(self, driver: Driver, uuid: str) -> Device:
+        """On a worker's thread. A call that hung says nothing about the pace of the GPU."""
+        began = self._clock.now()
+        try:
+            return driver.read_device(uuid)
+        finally:
+            seconds = self._clock.now() - began
+            self._seconds[uuid] = seconds if seconds <= self._deadline_seconds else 0.0
+
+    def _read_aside(self, uuid: str, job: Callable[[], Device]) -> "_Answer[Device] | None":
+        """Return what has come of a slow GPU's reading; None if there is no news. Start the next one if it is due."""
+        if self._calls.late().get(uuid, 0.0) > self._deadline_seconds:
+            self._aside.pop(uuid, None)
+            return DriverError("read_device", Code.TIMEOUT)
+        future = self._aside.get(uuid)
+        if future is not None and future.wait():
+            del self._aside[uuid]
+            pause = self._seconds[uuid] * random.SystemRandom().uniform(*_PACE)
+            self._due[uuid] = self._clock.now() + min(pause, _MAX_PAUSE_SECONDS)
+            return future.value
+        if future is None and self._clock.now() >= self._due.get(uuid, 0.0):
+            started = self._calls.start(uuid, job)
+            if started is not None:
+                self._aside[uuid] = started
+        return None
+
+    def _note(self, answers: "Mapping[str, _Answer[Device]]", pending: Collection[str]) -> None:
+        """Keep the answers. What is no answer of a driver is unknown, for this GPU only."""
+        self._troubles = {uuid: trouble for uuid, trouble in self._troubles.items() if uuid in pending}
+        for uuid, found in answers.items():
+            if isinstance(found, Device):
+                self._last[uuid] = found
                 self._wait_seconds = _FIRST_WAIT_SECONDS
                 continue
+            answer = found
             if not isinstance(answer, DriverError):
-                raise answer
+                answer = DriverError("read_device", Code.NO_ANSWER, f"{type(found).__name__}: {found}")
+                if str(answer) != self._garbage.get(uuid):
+                    self._garbage[uuid] = str(answer)
+                    _LOG.error("GPU %s cannot be read: %s", uuid, answer, exc_info=found)
             self._troubles[uuid] = answer
             self._note_session_error(answer)
             if answer.code == Code.INVALID_ARGUMENT and self._clock.now() >= self._next_renewal:
@@ -263,11 +326,13 @@ class BoundedDriver:
                 self._problem = answer
                 self._is_over = True
 
-    def _show(self, uuid: str) -> Device:
+    def _show(self, uuid: str, *, is_pending: bool = False) -> Device:
         last = self._last.get(uuid)
         if last is None:
             return Device(uuid=uuid, total_bytes=None, rows=None)
-        return replace(last, rows=None, used_bytes=None) if uuid in self._troubles else last
+        if uuid in self._troubles:
+            return replace(last, rows=None, used_bytes=None)
+        return replace(last, rows=None, is_pending=True) if is_pending else last
 
     def _listen(self, driver: Driver) -> None:
         """Collect the XIDs received, and let the listener wait for more until the next cycle."""

@@ -42,6 +42,8 @@ class Code(IntEnum):
     MEMORY = 20
     INSUFFICIENT_RESOURCES = 23
     UNKNOWN = 999
+    NO_ANSWER = -1
+    """Not NVML's: what came is no answer that a driver gives."""
 
 
 ABSENT = frozenset({Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND})
@@ -59,11 +61,12 @@ kubelet, takes away what the container runtime gave. On the host the driver work
 class DriverError(Exception):
     """A call that failed.
 
-    `call` is the vendor's name of it, `code` its return code (not always one of `Code`); the text is for people.
+    `call` is the vendor's name of it, `code` its return code (not always one of `Code`); the text is for people: `why`, or the
+    code in words.
     """
 
-    def __init__(self, call: str, code: int) -> None:
-        super().__init__(f"{call}: {code_text(code)}")
+    def __init__(self, call: str, code: int, why: str = "") -> None:
+        super().__init__(f"{call}: {why or code_text(code)}")
         self.call = call
         self.code = code
 

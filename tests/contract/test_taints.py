@@ -20,7 +20,7 @@ def test_admission_policy_lets_the_runtime_write_only_these_taints() -> None:
     for more, of_vendors in (({}, []), (amd, [MANAGER_TAINT])):
         variables = admission.document(values | more)["policies"]["gpushare-fence"]["variables"]
         (ours,) = [json.loads(one["expression"]) for one in variables if one["name"] == "ourTaints"]
-        assert ours == [*taints.OUR_TAINTS, *of_vendors]
+        assert ours == dict.fromkeys(taints.OUR_TAINTS, "NoSchedule") | dict.fromkeys(of_vendors, "NoExecute")
 
 
 def test_the_prefixes_are_those_that_cluster_autoscaler_knows() -> None:

@@ -6,15 +6,15 @@ the CEL as variables that are constant maps: checking a pod costs as much with t
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from gpushare.core import resources
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.facts.vendors import DEFAULT, GPU_NAMES, VENDORS
 from gpushare.reading import source
+from gpushare_node.contract import names
 from gpushare_node.contract import tenancy as contract
-from gpushare_node.contract.names import IMPLICIT
 
 Object = dict[str, Any]
 
@@ -77,7 +77,7 @@ def _of_pool(name: str, pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if pool["namespaces"]:
         yield f"limited.{name}", "true"
     for resource in pool["resources"]:
-        if pool["default"] or resource.startswith(IMPLICIT):  # a class belongs to one pool
+        if pool["default"] or resource.startswith(names.IMPLICIT):  # a class belongs to one pool
             yield f"default.{resource}", name
     yield from pool.get("claims", {}).items()
 
@@ -113,12 +113,12 @@ def _variables(name: str, entries: Mapping[str, str]) -> Iterator[Object]:
     """Yield the entries as a list of constant maps, because an expression has at most 100,000 characters."""
     parts: list[dict[str, str]] = [{}]
     room = _PART_CHARACTERS
-    for key, names in sorted(entries.items()):
-        needed = len(key) + len(names) + 6
+    for key, text in sorted(entries.items()):
+        needed = len(key) + len(text) + 6
         if needed > room:
             parts.append({})
             room = _PART_CHARACTERS
-        parts[-1][key] = names
+        parts[-1][key] = text
         room -= needed
     for number, part in enumerate(parts):
         yield _variable(f"{name}{number}", part)
@@ -233,23 +233,74 @@ def _moves(values: Mapping[str, Any]) -> Object:
     }
 
 
+RUNTIME, UNINSTALL = "gpushare-node", "gpushare-uninstall"
+"""The ServiceAccounts of the chart, and so the names of their roles."""
+
+_LABELS = (names.POOL_LABEL, names.PROFILE_LABEL, names.BACKEND_LABEL, names.VENDOR_LABEL)
+"""Of ours on a node those that the node runtime writes."""
+
+_MOST_NODES = 5000
+"""Of a cluster: where a pool's rollout slots are a percentage, and for nodes whose pool is gone, with its policy."""
+
+
 def _fence(values: Mapping[str, Any]) -> Object:
-    """Return the policy on what the node runtime may write; it denies whatever the intent says of tenants."""
+    """Return the policy on what our own tokens may write; it denies whatever the intent says of tenants."""
+    asks = f"request.userInfo.username.endsWith(':{UNINSTALL}')"
+    return _fence_of(values, (RUNTIME, UNINSTALL), asks)
+
+
+def releasing_fence(values: Mapping[str, Any]) -> Object:
+    """Return the specification of the same policy for pods that release nodes after the chart is gone, with its own policy."""
+    given = _fence_of(values, (UNINSTALL,), json.dumps(observes(values)))
+    [spec] = policies({"gpuNames": GPU_NAMES, "policies": {"": given}}).values()
+    return spec
+
+
+def _fence_of(values: Mapping[str, Any], accounts: Collection[str], asks: str) -> Object:
+    """`asks` is the expression of whether a token is the uninstall Job's."""
+    prefix = f"system:serviceaccount:{values['namespace']}:"
+    users = ", ".join(f"'{prefix}{account}'" for account in accounts)
+    would, asked = [names.WOULD_ANNOTATION], [names.RELEASE_ANNOTATION, names.RELEASED_ANNOTATION]
+    own = [names.FIRST_CAPS_ANNOTATION, names.RELEASED_ANNOTATION]
+    # Of each the Job's and the node runtime's.
+    annotations: dict[str, tuple[list[str], list[str]]] = (
+        {"written": ([], would), "removed": (would, would)}
+        if observes(values)
+        else {
+            "written": ([names.RELEASE_ANNOTATION], own),
+            "removed": (asked, [*own, *would, names.RELEASE_ANNOTATION, names.RETRY_ANNOTATION]),
+        }
+    )
     others = values.get("vendors", {})
     served = [vendor for word, vendor in VENDORS.items() if word in others or vendor is DEFAULT]
-    token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
+    labels = [*_LABELS, *(label for one in served for label in one.written_labels)]
+    slots = {names.workload(pool): fields.get("slots", 1) for pool, fields in values["pools"].items()}
     variables = [
+        {"name": "asks", "expression": asks},
         _variable("evicts", _evicts(values)),
         _variable("observes", observes(values)),
         _variable("platform", platform_namespaces(values)),
-        _variable("ourTaints", [*OUR_TAINTS, *(taint.key for one in served if (taint := one.layout_taint))]),
-        _variable("vendorsLabels", [label for one in served for label in one.written_labels]),
+        _variable("ourLabels", [] if observes(values) else labels),
+        *(
+            {"name": name, "expression": f"variables.asks ? {json.dumps(job)} : {json.dumps(runtime)}"}
+            for name, (job, runtime) in annotations.items()
+        ),
+        _variable(
+            "ourTaints",
+            dict.fromkeys(OUR_TAINTS, "NoSchedule") | {taint.key: "NoExecute" for one in served if (taint := one.layout_taint)},
+        ),
+        _variable("slots", slots | {names.workload(""): _MOST_NODES}),
         _variable("restarted", {others[one.word]["namespace"]: one.restarted for one in served if one.restarted}),
     ]
     return {
         "kind": "Validating",
         "cel": "fence",
         "variables": variables,
-        "spec": {"matchConditions": [{"name": "node-runtime", "expression": token}]},
+        "spec": {"matchConditions": [{"name": "node-runtime", "expression": f"request.userInfo.username in [{users}]"}]},
         "binding": {"validationActions": ["Deny"]},
     }
+
+
+def rollout_slots(limit: int | str) -> int:
+    """Return how many rollout slots a pool has at most. `limit` is its `maxUnavailable`, a number or a percentage."""
+    return limit if isinstance(limit, int) else max(1, _MOST_NODES * int(limit.removesuffix("%")) // 100)

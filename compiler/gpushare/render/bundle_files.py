@@ -146,6 +146,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
         upstream_values=upstream_values,
         driver_values=driver_values,
         has_claims=new_lock.has_dra,
+        fence=admission.releasing_fence(chart_values),
         text=_text,
     )
     for path, item in (one for tool in synced_by for one in tool.objects(inputs)):

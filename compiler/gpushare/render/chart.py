@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpushare.bundle.admission import MUTATING_KUBERNETES
+from gpushare.bundle.admission import MUTATING_KUBERNETES, rollout_slots
 from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
 from gpushare.core import resources
@@ -167,5 +167,6 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
         ),
         "namespaces": list(pool.pool.namespaces),
         "default": pool.pool.is_default,
+        "slots": rollout_slots(rollout.max_unavailable),
         "policy": hexdigest(policy.encode())[:8],
     }

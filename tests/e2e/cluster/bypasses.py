@@ -147,6 +147,29 @@ DEVICES: dict[str, tuple[Object, str]] = {
     "hostPID with KILL": (pod(hostPID=True, container={"securityContext": {"capabilities": {"add": ["KILL"]}}}), "hostPID"),
     "hostIPC": (pod(hostIPC=True), "hostIPC"),
     "the runtime class without a GPU": (pod(runtimeClassName="nvidia"), "runtime class"),
+    **{
+        f"the runtime class with {zero} of a GPU": (
+            pod(({"nvidia.com/gpu": zero},), runtimeClassName="nvidia"),
+            "runtime class",
+        )
+        for zero in ("0", "0m", "0k", "0e3", "0Gi", 0)
+    },
+    "the runtime class with none in an init container": (
+        pod(runtimeClassName="nvidia", initContainers=[container(resources={"limits": {"nvidia.com/gpu": "0"}})]),
+        "runtime class",
+    ),
+    "the runtime class with none of two kinds": (
+        pod(({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "0"}, {"nvidia.com/gpu.shared": 0}), runtimeClassName="nvidia"),
+        "runtime class",
+    ),
+    "the runtime class with a made-up resource": (
+        pod(({"nvidia.com/anything": 1},), runtimeClassName="nvidia"),
+        "runtime class",
+    ),
+    "the runtime class with a claim that no container uses": (
+        pod(runtimeClassName="nvidia", resourceClaims=[{"name": "a", "resourceClaimName": "b"}]),
+        "runtime class",
+    ),
     "another runtime class of NVIDIA": (pod(runtimeClassName="nvidia-cdi"), "runtime class"),
     "an AppArmor profile of the node": (secured(appArmorProfile={"type": "Localhost", "localhostProfile": "mute"}), "AppArmor"),
     "an AppArmor profile of the pod": (

@@ -69,6 +69,13 @@ ALLOWED: dict[str, Object] = {
     "whole GPUs of no pool": pod(({GPU: 2},), where="strangers", **affinity(term("DoesNotExist"))),
     "no devices": pod(container={"env": [{"name": ENV, "value": "void"}, {"name": "OTHER", "value": "all"}]}),
     "the runtime class with a GPU": pod(({SLICE: 1},), runtimeClassName="nvidia"),
+    "the runtime class with a GPU of one container": pod(({GPU: 0}, {SLICE: 1}), runtimeClassName="nvidia"),
+    "the runtime class with a claim that a container uses": pod(
+        where="strangers",
+        container={"resources": {"claims": [{"name": "a"}]}},
+        runtimeClassName="nvidia",
+        resourceClaims=[{"name": "a", "resourceClaimName": "b"}],
+    ),
     "another runtime class": pod(runtimeClassName="gvisor"),
     "a listed profile": pod(securityContext={"appArmorProfile": {"type": "Localhost", "localhostProfile": "listed"}}),
     "a listed profile by annotation": pod(

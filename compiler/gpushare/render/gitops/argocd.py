@@ -108,7 +108,7 @@ class ArgoCd(Tool):
         yield "argocd/root.yaml", self._root()
         yield "argocd/apps/namespace.yaml", self._namespace()
         yield "argocd/apps/rights.yaml", self._rights()
-        for item in self._release_rights(has_claims=inputs.has_claims):
+        for item in self._release_rights(inputs):
             yield f"argocd/rights/{item['kind'].lower()}.yaml", item
         yield "argocd/apps/gpushare.yaml", self._gpushare()
         for release in nvidia_release.releases(self.plan):
@@ -182,12 +182,16 @@ class ArgoCd(Tool):
         source = self._source("argocd/rights")
         return _compared(self._application("rights", wave=0)) | {"spec": self._spec({"source": source})}
 
-    def _release_rights(self, *, has_claims: bool) -> Iterator[Object]:
-        """Yield the ClusterRole with which nodes are released after Argo CD has deleted the chart, and its binding.
+    def _release_rights(self, inputs: Inputs) -> Iterator[Object]:
+        """Yield the ClusterRole with which nodes are released after Argo CD has deleted the chart, its binding, and its fence.
 
         The chart cannot bring them: Argo CD finds no cluster-scoped hook again. The ServiceAccount exists only while the hook
         runs. No pod is evicted: without the ConfigMap `gpushare-tenancy` it is unknown which may be.
         """
+        fence = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "gpushare-fence-uninstall"}}
+        yield {**fence, "kind": "ValidatingAdmissionPolicy", "spec": inputs.fence}
+        binding = {"policyName": "gpushare-fence-uninstall", "validationActions": ["Deny"]}
+        yield {**fence, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding}
         may: dict[str, list[str]] = (
             {"nodes": ["get", "list"], "nodes/status": ["patch"]}
             if self.plan.intent.observes
@@ -199,7 +203,7 @@ class ArgoCd(Tool):
             }
         )
         rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in may.items()]
-        if has_claims and not self.plan.intent.observes:
+        if inputs.has_claims and not self.plan.intent.observes:
             # What of a node's GPUs the DRA driver still offers, before the device plugin gets them back, and to whom it gave
             # them.
             for resource, verbs in (("resourceslices", ["get", "list"]), ("resourceclaims", ["get"])):

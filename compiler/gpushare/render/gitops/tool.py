@@ -15,13 +15,15 @@ Object = dict[str, Any]
 class Inputs(Struct):
     """What the rest of the bundle has for a tool: the `namespaces` by the names of their files, the values of NVIDIA's charts.
 
-    `has_claims`: NVIDIA's DRA driver serves nodes, or did. `text` gives values as the bundle's files have them.
+    `has_claims`: NVIDIA's DRA driver serves nodes, or did. `fence` specifies the admission policy on what releases nodes after
+    our chart is gone. `text` gives values as the bundle's files have them.
     """
 
     namespaces: Mapping[str, Object]
     upstream_values: Object
     driver_values: Object
     has_claims: bool
+    fence: Object
     text: Callable[[Object], str]
 
 

@@ -9,8 +9,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping
 
-from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
-from gpushare_node.adapters.host.state_files import DebtRecord
+from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.kube.cluster import Cluster
 from gpushare_node.adapters.procs.capabilities import UNKNOWN_RIGHTS, Capabilities
 from gpushare_node.adapters.procs.processes import Processes
@@ -29,17 +28,16 @@ from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
 from gpushare_node.enforce.limit_tiers import LimitTiers
 from gpushare_node.enforce.metrics import CycleReading, EnforcementMetrics
-from gpushare_node.guard.debts import Debt, Violation
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, GuardInput, Owner, ProcessKind, Settings
+from gpushare_node.guard.inputs import DEFAULTS, GuardInput, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, Verdict
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import ACCESS_LOST, Code, DriverError
 
-# Evaluator: the guard with its state between two cycles, the offenders that no signal reaches, and what is stored of debts.
+# Evaluator: the guard with its state between two cycles, and the offenders that no signal reaches.
 
 _SUSPENDED_SECONDS = 300
 """How long an offender whose processes cannot be signalled is suspended: the next signal would not reach them either."""
@@ -48,8 +46,8 @@ _SUSPENDED_SECONDS = 300
 class Evaluator:
     """Evaluates one cycle after another. For one thread."""
 
-    def __init__(self, settings: Settings, history: GuardState | None = None) -> None:
-        self.history = history or GuardState()
+    def __init__(self, settings: Settings) -> None:
+        self.history = GuardState()
         self.settings = settings
         self._suspended: dict[Unit, float] = {}
 
@@ -88,61 +86,6 @@ class Evaluator:
                     for unit, violation in self.history.violations.items()
                 },
             )
-
-
-Debts = tuple[DebtRecord, ...]
-
-
-def keep_debts(history: GuardState) -> Debts:
-    """Return the debts of containers that have offended, and those of their namespaces."""
-    containers = [
-        DebtRecord(
-            namespace=violation.owner.namespace,
-            device=unit.device,
-            milliseconds=round(violation.debt.seconds * 1000),
-            place=violation.owner.uid,
-            pod_uid=unit.container.pod_uid,
-            container=unit.container.container,
-            offences=violation.offences,
-            limit_bytes=violation.cap.limit_bytes,
-            action=violation.cap.action.value,
-        )
-        for unit, violation in history.violations.items()
-        if violation.offences
-    ]
-    owing = {(container.namespace, container.device) for container in containers}
-    namespaces = [
-        DebtRecord(namespace=namespace, device=device, milliseconds=round(debt.seconds * 1000))
-        for (namespace, device), debt in history.namespaces.items()
-        if (namespace, device) in owing
-    ]
-    return (*containers, *namespaces)
-
-
-def are_news(debts: Debts, former: Debts) -> bool:
-    """Whether other containers owe, or one has offended again; how much they owe is stored with it."""
-    return {(debt.place, debt.device, debt.offences) for debt in debts} != {
-        (one.place, one.device, one.offences) for one in former
-    }
-
-
-def restore_debts(debts: Debts, now: float) -> GuardState:
-    """Return the state with which a program begins. No time is known to have passed since."""
-    violations = {}
-    for one in debts:
-        if one.place:
-            cap = Cap(bytes=one.limit_bytes, action=CapAction(one.action))
-            violations[Unit(ContainerId(one.pod_uid, one.container), one.device)] = Violation(
-                since=now,
-                known_at=now,
-                cap=cap,
-                owner=Owner(one.namespace, one.place),
-                debt=Debt(seconds=one.milliseconds / 1000),
-                samples=1,
-                offences=one.offences,
-            )
-    namespaces = {(debt.namespace, debt.device): Debt(seconds=debt.milliseconds / 1000) for debt in debts if not debt.place}
-    return GuardState(violations=violations, namespaces=namespaces)
 
 
 class Adapters(Struct):
@@ -233,8 +176,7 @@ class Enforcer(Struct, frozen=False):
         self.limit_tiers = LimitTiers(
             driver=adapters.driver, mps=adapters.mps, queue=self.mps_queue, metrics=self.metrics, policy=config.policy
         )
-        self._evaluator = Evaluator(config.settings, restore_debts(adapters.folder.debts(), adapters.clock.now()))
-        self._kept_debts = adapters.folder.debts()
+        self._evaluator = Evaluator(config.settings)
         self._has_strays = False
         self._had_access = False
         self._spans_node = adapters.processes.sees_host()
@@ -278,7 +220,6 @@ class Enforcer(Struct, frozen=False):
         self._has_strays = any(isinstance(step, Anomaly) and step.reason is AnomalyKind.STRAY for step in steps)
         out_of_reach = self._actions.carry_out(steps, inputs, pod_index, now)
         self._evaluator.suspend(out_of_reach, now)
-        self._keep_debts()
         self._records.history = self._evaluator.history
         self._anomalies.update(steps, pod_index, now)
         self._anomalies.notify(self.inventory.noticed, pod_index)
@@ -290,17 +231,6 @@ class Enforcer(Struct, frozen=False):
         if pending:
             statuses += [status for status in self.metrics.snapshot.observe() if status.unit.device in pending]
         self.metrics.snapshot = CycleReading(observe=lambda: statuses, devices=last, pod_index=pod_index)
-
-    def _keep_debts(self) -> None:
-        """Store who owes after an offence, whenever that changes: escalation goes on after a restart of the program."""
-        debts = keep_debts(self._evaluator.history)
-        if self.config.settings.dry_run or not are_news(debts, self._kept_debts):
-            return
-        try:
-            self.adapters.folder.keep_debts(debts)
-            self._kept_debts = debts
-        except StateDirError as error:
-            _LOG.warning("%s", error)
 
     @property
     def is_counting(self) -> bool:

@@ -4,7 +4,7 @@ The contract of the steps that `guard.escalation` takes with them:
 
 - Time over the cap between two consecutive known samples is a debt of the container, and of its namespace on the device. Time
   within the cap pays half of its length back. Nothing else does: no process that exits, no next run of the container in its
-  pod, no unknown sample and, once targets were selected in it, no restart of this program.
+  pod, no unknown sample. Only a restart of this program begins with no debts, and a tenant cannot cause one.
 - With its patience (the required samples and the cap's grace) spent, the processes that hold a container's memory are
   killed. If it is over again while its debt, or its namespace's, remains, the whole container is.
 - A container that is over while its namespace owes is ended sooner: but only after `confirm_seconds` over its own cap, and no

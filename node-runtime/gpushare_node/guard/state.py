@@ -1,7 +1,7 @@
 """The guard's state between cycles, by container and device, and how long each part is kept.
 
 One cycle passes a GuardState to the next. A CycleState is open for one cycle: the cycle writes to it, then closes it into the
-next GuardState. Debts with an offence outlive a restart of the program (`enforce.enforcer`); everything else starts again.
+next GuardState. Nothing outlives a restart of the program.
 """
 
 from collections.abc import Iterable, Mapping

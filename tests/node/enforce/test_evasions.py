@@ -62,23 +62,6 @@ def test_restarted_container_keeps_the_debt_of_its_last_run(enforcement: Enforce
     await_end(parent)
 
 
-def test_runtime_restart_does_not_reset_repeat_offences(enforcement: EnforcementFixture) -> None:
-    parent = enforcement.admit_and_begin(1, "patient", 0, IGNORING_SIGTERM)
-    enforcement.fake_nvml.take(0, parent)
-    for _ in range(3):
-        worker = enforcement.begin(1, 9000)
-        enforcement.run(5)
-        await_end(worker)
-        if not lives(parent):
-            break
-        enforcement.enforcer.close()
-        enforcement.start()
-        enforcement.run(1)
-        worker = enforcement.begin(1, 9000)
-        enforcement.run(9)
-    await_end(parent)
-
-
 def test_containers_of_a_pod_that_alternate_over_the_cap_are_killed(enforcement: EnforcementFixture) -> None:
     both = {container_id(1): "main", container_id(2): "side"}
     enforcement.arrive(1, "twins", containers=both, started=dict.fromkeys(both, 1.5e9 + 1700))

@@ -222,15 +222,15 @@ def test_dry_run_reports_actions_without_performing_them(
 
 
 @pytest.mark.failure_case(68)
-def test_restarted_runtime_continues_the_escalation(enforcement: EnforcementFixture) -> None:
-    """The restart pays no debt: the container has offended, and is ended as a whole without another grace."""
+def test_restart_of_the_runtime_costs_one_grace_at_most(enforcement: EnforcementFixture) -> None:
+    """It begins with no debts, and ends the container in the time of a new offence: 5 s to SIGTERM, and 5 s more."""
     pid = enforcement.admit_and_begin(1, "deaf", 5000, IGNORING_SIGTERM)
     enforcement.run(6)
     enforcement.enforcer.close()
     enforcement.start()
-    enforcement.run(5)
+    enforcement.run(10)
     assert lives(pid)
-    enforcement.run(2)
+    enforcement.run(1)
     await_end(pid)
 
 

@@ -15,8 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.enforcer import keep_debts, restore_debts
-from gpushare_node.guard.inputs import Cap, CapAction, Grant, Owner, Process, ProcessKind, Settings
+from gpushare_node.guard.inputs import Cap, CapAction, Grant, Owner, Process, Settings
 from gpushare_node.guard.verdicts import Kill, Terminate, Verdict
 from tests.node.guard.guard_fixture import CAP, GIB, GPU, OTHER, Node, container, owner, signalled, steps, tenant
 from tests.support import scale
@@ -349,19 +348,6 @@ def test_memory_that_only_others_may_hold_does_not_stop_debt_repayment(candidate
     node.doubtful[77, GPU] = tuple(map(container, candidates))
     node.cycles(60)
     assert (node.history.violations == {}) == is_paid
-
-
-@pytest.mark.failure_case(86)
-def test_debt_is_kept_while_the_pod_is_unknown_after_a_restart() -> None:
-    node = Node()
-    process = node.run(tenant(500), HIGH)
-    node.until(Terminate)
-    node.history = restore_debts(keep_debts(node.history), node.now)
-    grants, node.grants = node.grants, {}
-    node.processes[500] = replace(process, kind=ProcessKind.UNKNOWN)
-    node.cycles(300)
-    node.grants, node.processes[500] = grants, process
-    assert signalled(node.cycles(2)) == [process]
 
 
 @pytest.mark.failure_case(86)

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from gpushare_node.adapters.host.state_files import (
     CapRecord,
-    DebtRecord,
     FormerGpu,
     InstanceSpec,
     Journal,
@@ -26,7 +25,6 @@ from gpushare_node.adapters.host.state_files import (
     RepairMark,
     UnselectedMark,
     read_caps,
-    read_debts,
     read_first_caps,
     read_journal,
     read_published,
@@ -139,7 +137,6 @@ class Files:
 
 __all__ = [
     "CapRecord",
-    "DebtRecord",
     "FormerGpu",
     "InstanceSpec",
     "Journal",
@@ -153,7 +150,7 @@ __all__ = [
     "UnselectedMark",
 ]
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED = (
     "lock",
     "journal.json",
     "policy.json",
@@ -163,7 +160,6 @@ _LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELEC
     "repair.json",
     "turn.json",
     "unselected.json",
-    "debts.json",
 )
 
 _VERSION = 1
@@ -243,14 +239,6 @@ class StateDir:
         """Store these, and no others."""
         self._write(_FIRST_CAPS, dict(first))
 
-    def debts(self) -> tuple[DebtRecord, ...]:
-        """Return the debts that remained after offences; empty if unknown."""
-        return self._read(_DEBTS, read_debts) or ()
-
-    def keep_debts(self, debts: Collection[DebtRecord]) -> None:
-        """Store these, and no others."""
-        self._write(_DEBTS, list(debts))
-
     def begin_caps(self, resources: Collection[str], now: float) -> None:
         """Record that these have a cap from now on, or since 0 if caps exist without any recorded time. Recorded times stay."""
         known = self.first_caps()
@@ -304,7 +292,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _DEBTS, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _LOCK):
             self._write(name, None)
         try:
             self.path.rmdir()

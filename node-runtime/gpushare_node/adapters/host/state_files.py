@@ -1,7 +1,6 @@
 """The contents of the state directory's files, and how each is parsed. Values only; opens no file."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from gpushare_node.contract.strict_document import Field
 from gpushare_node.contract.struct import Struct, field
@@ -88,23 +87,6 @@ class KeptContainer(Struct):
 
 
 _ACTION = "kill|evict|warn|none"
-
-
-class DebtRecord(Struct):
-    """What a container that has offended owes on a device, in milliseconds; without `place`, what its namespace owes.
-
-    `place` is the container's in the namespace: its pod's uid and its name. `limit_bytes` and `action` are its cap's.
-    """
-
-    namespace: str
-    device: str
-    milliseconds: int
-    place: str = ""
-    pod_uid: str = ""
-    container: str = ""
-    offences: int = 0
-    limit_bytes: int = 0
-    action: str = "kill"
 
 
 class Published(Struct):
@@ -213,18 +195,6 @@ def _notice(value: Field) -> Notice:
         until=fields["until"].optional(_count),
         is_over=fields["is_over"].boolean(),
     )
-
-
-def read_debts(value: Field) -> tuple[DebtRecord, ...]:
-    """Return the stored debts in the value; PolicyError if it does not contain them."""
-    return tuple(_debt(item) for item in value.items())
-
-
-def _debt(value: Field) -> DebtRecord:
-    texts, numbers = ("namespace", "device", "place", "pod_uid", "container"), ("milliseconds", "offences", "limit_bytes")
-    fields = value.fields(*texts, *numbers, "action")
-    found: dict[str, Any] = {name: fields[name].text() for name in texts} | {name: _count(fields[name]) for name in numbers}
-    return DebtRecord(**found, action=fields["action"].text(_ACTION))
 
 
 def read_first_caps(value: Field) -> Mapping[str, int]:

@@ -135,6 +135,10 @@ class NodeBackend(Struct):
         """
         raise NotImplementedError
 
+    def find_fault(self) -> Unmet | None:
+        """Return which devices the back end keeps away from pods because of a fault. ClusterError if slices cannot be read."""
+        return None
+
     def find_stale(self, registered: Mapping[str, frozenset[str]], devices: frozenset[str]) -> tuple[str, ...]:
         """Return the UUIDs that are registered and do not exist."""
         return ()

@@ -68,6 +68,8 @@ def enforce(run: Run) -> int:
         return loop.run()
     finally:
         pages.shutdown()
+        if isinstance(monitor, NodeMonitor):
+            monitor.let_go()
         if api is not None and not observes:
             api.events.drain()
 

@@ -149,6 +149,18 @@ class ConditionReason(Enum):
         is_gpu_fault=True,
         prevents_rollback=True,
     )
+    GPU_FAULTY = _not(
+        "GpuFaulty",
+        "A GPU has a fault that only a reset or a reboot ends: an XID, a recovery action of the driver, or a taint of the DRA "
+        "driver. The runtime neither flips the plugin's label nor repairs or changes the node, which would bring the GPU back.",
+        "The message names the GPU and the fault. NVSentinel or another remediator, the operator, or a person acts: cordon and "
+        "drain the node, then reboot it; or take the runtime off it with `kubectl label node NODE gpushare.dev/runtime=away`, "
+        "reset the GPU (`nvidia-smi -i GPU --gpu-reset`), and remove that label. If the GPU was reset in another way: `kubectl "
+        "annotate node NODE gpushare.dev/retry=now`. If the fault recurs, replace the GPU.",
+        is_hardware=True,
+        is_gpu_fault=True,
+        prevents_rollback=True,
+    )
     PENDING_FOREIGN_CHANGE = _failed(
         "PendingForeignChange",
         "Another program requested a MIG mode change, which is pending until the next GPU reset.",

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
@@ -22,11 +23,13 @@ from gpushare_node.adapters.kube.cluster import (
     platform_pods,
 )
 from gpushare_node.adapters.kube.connection import jitter
-from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION
+from gpushare_node.contract import xids
+from gpushare_node.contract.names import AWAY, BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION, RUNTIME_LABEL
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
+from gpushare_node.gpus.faults import GpuFaults
 from gpushare_node.gpus.view import has_wrong_mode
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, PoolSelection, Standing
 from gpushare_node.partition.plan import PartitionPlan
@@ -70,6 +73,7 @@ class NodeMonitor(Struct, frozen=False):
     refusal: str = ""
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     _finding: tuple[ConditionReason, str] | None = None
+    _fault: str = ""
     _lacked_manager: bool = False
     _release_reason: str = ""
     _unselected: str = ""
@@ -85,7 +89,10 @@ class NodeMonitor(Struct, frozen=False):
 
     def __post_init__(self) -> None:
         adapters = self.enforcer.adapters
-        self._offer = OfferWatch(enforcer=self.enforcer, cluster=self.cluster, flip=self._flip)
+        self._faults = GpuFaults(folder=adapters.folder, boot_id=self.boot_id)
+        self._offer = OfferWatch(
+            enforcer=self.enforcer, cluster=self.cluster, flip=self._flip, is_faulty=lambda: bool(self._fault)
+        )
         self._selection = PoolSelection(
             cluster=self.cluster,
             pods=adapters.pods.pods,
@@ -127,7 +134,7 @@ class NodeMonitor(Struct, frozen=False):
         """Return the reason of the node's condition, with its message."""
         if self._release_reason:
             return ConditionReason.RELEASING, self._release_reason
-        found = self.enforcer.reason() or self._finding
+        found = self.enforcer.reason() or self._find_fault() or self._finding
         if found is not None:
             return found
         if self._conflict is not None and now - self._conflict[0] < _CONFLICT_SECONDS:
@@ -138,6 +145,25 @@ class NodeMonitor(Struct, frozen=False):
         if offered is not None:
             return offered
         return ConditionReason.READY, " ".join(filter(None, (ConditionReason.READY.value.means, self.remark, self._unselected)))
+
+    def _find_fault(self) -> tuple[ConditionReason, str] | None:
+        """Return the fault that is not ours to undo; a GPU that does not answer at all says so itself."""
+        is_lost = self._finding is not None and self._finding[0].value.is_gpu_fault
+        return (ConditionReason.GPU_FAULTY, f"{self._fault}.") if self._fault and not is_lost else None
+
+    @property
+    def _is_tainted(self) -> bool:
+        """Whether the DRA driver keeps a device away from claims."""
+        return self._offer.finding is not None and self._offer.finding.reason is ConditionReason.GPU_FAULTY
+
+    def let_go(self) -> None:
+        """Forget the faults if the runtime is sent off the node: then the GPUs are reset before it has them open again."""
+        with suppress(ClusterError, StateDirError):
+            self._let_go(self.cluster.node())
+
+    def _let_go(self, view: NodeView) -> None:
+        if view.labels.get(RUNTIME_LABEL) == AWAY:
+            self._faults.forget()
 
     def _find_offer(self) -> tuple[ConditionReason, str] | None:
         """Return what is wrong with the offer, or with the daemon behind it."""
@@ -163,7 +189,11 @@ class NodeMonitor(Struct, frozen=False):
         self.recent.append(xid)
         if xid.xid in _KILL_ECHOES and now - self.enforcer.signalled_at(xid.uuid) <= _KILL_ECHO_SECONDS:
             return
-        message = f"The driver reports XID {xid.xid} on {xid.uuid}; see NVIDIA's XID catalogue."
+        try:
+            self._faults.record(xid.uuid, xid.xid)
+        except StateDirError as error:
+            _LOG.warning("%s", error)
+        message = f"The driver reports {xids.describe(xid.xid)} ({xid.uuid})."
         self._send_event(EventReason.XID, message)
 
     def _check_layout(self, surveys: tuple[GpuInfo, ...], now: float) -> None:
@@ -172,6 +202,7 @@ class NodeMonitor(Struct, frozen=False):
         A lost or unreadable GPU is only reported: a restart does not repair it, and meanwhile the others would have no caps.
         """
         planned = self.plan(surveys)
+        self._fault = self._faults.find(surveys)
         wrong = (
             () if self.refusal else tuple(survey for survey in surveys if has_wrong_mode(survey, self.enforcer.config.policy))
         )
@@ -179,6 +210,8 @@ class NodeMonitor(Struct, frozen=False):
         is_repairable = any(gpu.operations for gpu in planned.gpus) or bool(wrong)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
+        if self._fault or self._is_tainted:
+            return  # A new pod would have the device plugin or the driver offer the GPU again.
         folder = self.enforcer.adapters.folder
         mark, text = folder.repaired(), f"{self._finding[0].word}: {self._finding[1]}"
         if (
@@ -222,6 +255,7 @@ class NodeMonitor(Struct, frozen=False):
         """Check whether the node still belongs to the pool, and its labels are ours. On the work queue's thread."""
         try:
             view = self.cluster.node()
+            self._let_go(view)
             self._release_reason = self._find_release_reason(view)
             if self._release_reason:
                 self.cluster.delete_own_pod()

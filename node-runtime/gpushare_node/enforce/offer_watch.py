@@ -89,11 +89,15 @@ _FLIPS_SECONDS = 3600.0
 
 
 class OfferWatch(Struct, frozen=False):
-    """The offer of this node. `flip` has the plugin enumerate again. `finding` is what is wrong, once it has lasted."""
+    """The offer of this node. `flip` has the plugin enumerate again, unless a GPU `is_faulty`: that would bring it back.
+
+    `finding` is what is wrong, once it has lasted.
+    """
 
     enforcer: Enforcer
     cluster: Cluster
     flip: Callable[[], None]
+    is_faulty: Callable[[], bool] = lambda: False
     finding: Unmet | None = None
     next_look: float = float("-inf")
     _seen: Unmet | None = None
@@ -168,7 +172,7 @@ class OfferWatch(Struct, frozen=False):
         A flip restarts an MPS daemon too, which ends its clients.
         """
         has_daemon = self.policy.mode.has_daemon
-        if self.finding is None or not self.finding.is_stale or (has_daemon and is_held):
+        if self.finding is None or not self.finding.is_stale or self.is_faulty() or (has_daemon and is_held):
             return False
         while self._flips and now - self._flips[0] >= _FLIPS_SECONDS:
             self._flips.popleft()
@@ -183,6 +187,9 @@ class OfferWatch(Struct, frozen=False):
     ) -> Unmet | None:
         """Return how the offer differs from the plan. While the GPUs themselves differ, they are what is reported."""
         policy, adapters = self.policy, self.enforcer.adapters
+        fault = adapters.backend.find_fault()
+        if fault is not None:
+            return fault
         view = build_view(surveys, policy, allocated=frozenset(), pending_modes={})
         if not is_converged(view):
             return None

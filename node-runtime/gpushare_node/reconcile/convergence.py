@@ -72,6 +72,9 @@ class _Convergence(Struct, frozen=False):
         view = hardware.look(policy, frozenset())
         if not view.plan.gpus:
             raise Blocked(*worst(view), is_unchanged=True)
+        fault = self._find_fault(view)
+        if fault:
+            return self._leave_as_it_is(fault, view)
         drain = Drain(context=self.context, hardware=hardware, request=self._request(), node=self.node)
         drain.remember(self.former, view)
         if not drain.request.is_partly and view.plan.operations and len(missing_gpus(view)) < len(view.plan.unfit):
@@ -112,6 +115,23 @@ class _Convergence(Struct, frozen=False):
                 gate=gate,
             ).run(view)
         return self._verify(drain, change)
+
+    def _find_fault(self, view: GpuView) -> str:
+        """Return which GPU has a fault that only a reset ends; empty if none has. Without a server slices are not known."""
+        context, fault = self.context, self.context.faults.find(view.surveys)
+        if fault or not context.cluster.has_server or context.is_offline:
+            return fault
+        policies = (self.desired.policy, *([self.former] if self.former is not None else []))
+        return next((found.message for one in policies if (found := context.backend_of(one).find_fault()) is not None), "")
+
+    def _leave_as_it_is(self, fault: str, view: GpuView) -> Outcome:
+        """Change and publish nothing, which would bring the GPU back. If nothing must change, the others go on serving."""
+        context, text = self.context, f"{fault[0].upper()}{fault[1:]}"
+        if context.deps.folder.policy() != self.desired.text or not is_converged(view) or context.is_half_done():
+            raise Blocked(ConditionReason.GPU_FAULTY, text, is_unchanged=True)
+        context.enforced = self.desired.policy
+        context.slot.give_back()
+        return Outcome(reason=ConditionReason.GPU_FAULTY, message=text, is_usable=True)
 
     def _complete_request(self, drain: Drain, gate: BackendGate, view: GpuView) -> bool:
         """Return whether the attempt disturbs pods, and have the drain's request say which, and whether that is a repair."""

@@ -172,7 +172,7 @@ def _release_orphan(context: RunContext) -> Outcome:
 
 
 def _handle_retry_request(context: RunContext, node: NodeView) -> None:
-    """Forget failed attempts and tenants that did not leave in time, if a person requests a retry.
+    """Forget failed attempts, faults of GPUs and tenants that did not leave in time, if a person requests a retry.
 
     A run that no tenant has blocked yet keeps its patience: the request can be one for an earlier change, which succeeded
     before it was read. The annotation is removed last: if the run is killed before that, the next one handles the request.
@@ -181,6 +181,7 @@ def _handle_retry_request(context: RunContext, node: NodeView) -> None:
         return
     folder = context.deps.folder
     journal = folder.journal()
+    context.faults.forget()
     if journal is not None and journal.attempts:
         folder.write_journal(replace(journal, attempts=0))
     context.may_wait_for_tenants, context.evictions = True, DrainEvictions()

@@ -27,6 +27,7 @@ from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.tenancy import UNKNOWN
 from gpushare_node.contract.vendors import NoExecuteTaint
 from gpushare_node.core.clock import Clock, wall_seconds
+from gpushare_node.gpus.faults import GpuFaults
 from gpushare_node.gpus.hardware import Hardware
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, PoolSelection, Standing, is_requested
 from gpushare_node.reconcile.usage import Blocker, DeviceHolder, find_holders
@@ -267,6 +268,11 @@ class RunContext(Struct, frozen=False):
     def backend_of(self, policy: Policy) -> NodeBackend:
         """Return how the GPUs of this policy's node are offered."""
         return self.deps.backend if self.deps.backend_of is None else self.deps.backend_of(policy)
+
+    @property
+    def faults(self) -> GpuFaults:
+        """The faults of the node's GPUs that are not the runtime's to undo."""
+        return GpuFaults(folder=self.deps.folder, boot_id=self.deps.boot_id)
 
     def offers(self, node: NodeView) -> bool:
         """Return whether the node offers GPUs to pods, by whichever back end."""

@@ -136,6 +136,7 @@ class GpuInfo(Struct):
     `pci_device_id` has the policy's form (`0x20B010DE`), `pci_bus_id` the form of `nvidia-smi -i`. `pids` are the processes on
     the GPU by GPU instance, None for those on no known one; they come from every process list that the driver has.
     `is_fabric_ready`: whether the fabric manager has set up its NVLink; None on a GPU without NVSwitch, or if unknown.
+    `recovery` is what the driver asks for after a fault, in words; empty if nothing.
     `modes` and `devices` are an AMD GPU's; `modes` None: it cannot be divided. `is_hidden`: the devices are not known, but how
     many there are, and which processes use each of them is not known either.
     """
@@ -148,6 +149,7 @@ class GpuInfo(Struct):
     memory_mib: int | None = None
     compute_mode: ComputeMode | None = None
     is_fabric_ready: bool | None = None
+    recovery: str = ""
     mig: MigInfo | None = None
     modes: Modes | None = None
     devices: tuple[GpuDevice, ...] = ()

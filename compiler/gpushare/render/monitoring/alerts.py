@@ -12,6 +12,7 @@ from typing import Any
 from gpushare.facts import vendors
 from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare_node.contract import xids
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
@@ -31,8 +32,8 @@ _OF_NODES = "topk by (cluster, node) (1, max by (cluster, node, pool) (gpushare_
 _GPUS = "|".join(vendor.exported for vendor in vendors.VENDORS.values())
 """The resources of every vendor, in kube-state-metrics."""
 _OVER_CAP_MINUTES = 10
-_XIDS = 'gpushare_xid_total{xid=~"48|63|64|74|79|92|94|95|119|120"}'
-"""Errors of memory, NVLink, the bus and the GPU's processor, without those that an application causes (13, 31, 43, 45)."""
+_XIDS = f'gpushare_xid_total{{xid=~"{"|".join(map(str, xids.FAULTS))}"}}'
+"""Faults of the hardware or the driver, without what an application causes and what may be ignored."""
 _ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
 """Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
 _BLIND = "|".join(word for word, one in REASONS.items() if one.caps_unenforced)
@@ -200,7 +201,7 @@ ALERTS = (
         expr=f'gpushare_node_condition{{reason=~"{_GPU_FAULTS}"}} == 1',
         hold="5m",
         summary="A GPU of node {{ $labels.node }} cannot be used: {{ $labels.reason }}.",
-        means="A GPU has fallen off the bus or returns errors. The other GPUs of the node keep their layout.",
+        means="A GPU has fallen off the bus, returns errors, or needs a reset after a fault. The other GPUs keep their layout.",
         remedy="The message of the condition GPUShareReady names the GPU. Drain the node and reboot it; if it recurs, replace "
         "the GPU.",
     ),
@@ -211,8 +212,8 @@ ALERTS = (
         hold="0m",
         summary="The driver of node {{ $labels.node }} reports XID {{ $labels.xid }}.",
         means="The XID is one that a fault of the hardware or the driver causes, and not an application.",
-        remedy="NVIDIA's XID catalogue says what the number means. Drain the node, reset or reboot it, and run NVIDIA's "
-        "diagnosis.",
+        remedy="The node's Event GPUXid says what is to be done. After an XID that needs a reset the condition is GpuFaulty, "
+        "and the runtime does not bring the GPU back: drain the node, reset or reboot it, and run NVIDIA's diagnosis.",
     ),
     Alert(
         name="GPUShareRowRemapFailure",

@@ -25,6 +25,7 @@ from gpushare_node.adapters.host.state_files import (
     RepairMark,
     UnselectedMark,
     read_caps,
+    read_faults,
     read_first_caps,
     read_journal,
     read_published,
@@ -150,7 +151,7 @@ __all__ = [
     "UnselectedMark",
 ]
 
-_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED = (
+_LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _FAULTS = (
     "lock",
     "journal.json",
     "policy.json",
@@ -160,6 +161,7 @@ _LOCK, _JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELEC
     "repair.json",
     "turn.json",
     "unselected.json",
+    "faults.json",
 )
 
 _VERSION = 1
@@ -279,6 +281,14 @@ class StateDir:
         """Store this; None: the node is selected again."""
         self._write(_UNSELECTED, mark)
 
+    def faults(self) -> tuple[str, dict[str, int]]:
+        """Return the boot in which XIDs were heard that only a reset ends, and the last one of each GPU by its UUID."""
+        return self._read(_FAULTS, read_faults) or ("", {})
+
+    def keep_faults(self, boot_id: str, xids: Mapping[str, int]) -> None:
+        """Store these instead; without any the file goes."""
+        self._write(_FAULTS, {"boot_id": boot_id, "xids": dict(xids)} if xids else None)
+
     def slot(self) -> str | None:
         """Return the name of the Lease that holds the node's rollout slot, or was about to."""
         return self._read(_SLOT, Field.text)
@@ -292,7 +302,7 @@ class StateDir:
         if not self.path.is_dir():
             return
         self._writing(_LOCK, self._files.sweep)
-        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _LOCK):
+        for name in (_JOURNAL, _POLICY, _CAPS, _FIRST_CAPS, _PROFILE, _REPAIR, _SLOT, _UNSELECTED, _FAULTS, _LOCK):
             self._write(name, None)
         try:
             self.path.rmdir()

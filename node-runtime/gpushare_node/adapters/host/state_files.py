@@ -222,6 +222,12 @@ def read_repair_mark(value: Field) -> RepairMark:
     )
 
 
+def read_faults(value: Field) -> tuple[str, dict[str, int]]:
+    """Return in which boot which XID was heard of which GPU; PolicyError if the value does not say that."""
+    fields = value.fields("boot_id", "xids")
+    return fields["boot_id"].text(), {uuid: xid.integer(at_least=0) for uuid, xid in fields["xids"].entries()}
+
+
 def read_unselected_mark(value: Field) -> UnselectedMark:
     """Return the mark in the value; PolicyError if it is not one."""
     fields = value.fields("boot_id", "at_seconds", "is_ordered")

@@ -54,7 +54,12 @@ class DraBackend(NodeBackend):
             text = f"the device plugin still offers GPUs: {', '.join(sorted(offered))} in the node's allocatable"
             left = "" if registered is None else about_unregistered(offered, registered)
             return Unmet(reason=ConditionReason.BACK_END_RUNNING, message=text + left)
-        return find_mismatch(self.policy, self.node, desired, devices, self.read_slices())
+        return self.find_fault() or find_mismatch(self.policy, self.node, desired, devices, self.read_slices())
+
+    def find_fault(self) -> Unmet | None:
+        """Return which devices the driver has tainted, so that no claim gets them. ClusterError."""
+        text = _find_tainted([device for one in self.read_slices() for device in one.devices])
+        return Unmet(reason=ConditionReason.GPU_FAULTY, message=text) if text else None
 
 
 def find_mismatch(
@@ -80,7 +85,6 @@ def find_mismatch(
         or _find_ambiguous(current)
         or devices_differ
         or _find_number(policy, desired, listed)
-        or _find_tainted(listed)
         or _find_sharing(policy, listed)
     )
     return Unmet(reason=ConditionReason.WRONG_SLICES, message=f"the node's ResourceSlices: {text}") if text else None
@@ -133,7 +137,7 @@ def _find_number(policy: Policy, desired: Mapping[str, int], listed: Sequence[Sl
 
 def _find_tainted(listed: Sequence[SliceDevice]) -> str:
     names = sorted(f"{device.name} by {', '.join(device.taints)}" for device in listed if device.taints)
-    return f"taints keep claims away from {join_first(names, _MAX_NAMED)}" if names else ""
+    return f"the DRA driver keeps claims away from {join_first(names, _MAX_NAMED)}" if names else ""
 
 
 def _class_of(policy: Policy, device: SliceDevice) -> str:

@@ -6,6 +6,7 @@ seems idle, or without MIG, would be changed while tenants use it.
 
 from ctypes import byref
 
+from gpushare_node.contract.xids import RECOVERY_ACTIONS
 from gpushare_node.partition.state import Fault, FaultKind
 from gpushare_node.vendors.driver import SESSION_OVER, Code, ComputeMode, DriverError, GpuInfo, MigInfo
 from gpushare_node.vendors.nvidia.instances import ProfileInfo, read_instances, read_profiles
@@ -16,6 +17,8 @@ _ALL_ONES = (1 << 64) - 1
 _ASKABLE_WITHOUT_MIG = 199
 """`NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE`: the driver lists its profiles while MIG is off."""
 
+_RECOVERY_ACTION = 230
+"""`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`, from driver 555 on."""
 
 _FABRIC_DONE = 3
 
@@ -44,6 +47,7 @@ def survey_gpu(library: Library, index: int, *, prefers_detail: bool, kept: Kept
             memory_mib=None if total_bytes is None else total_bytes >> 20,
             compute_mode=_read_compute_mode(library, handle),
             is_fabric_ready=_read_fabric(library, handle),
+            recovery=_read_recovery(library, handle),
             mig=_read_mig(library, handle, total_bytes, kept, uuid),
             pids=_read_pids(library, handle, prefers_detail=prefers_detail),
         )
@@ -122,8 +126,18 @@ def _read_mig(library: Library, handle: Handle, total_bytes: int | None, kept: K
 
 
 def _tells_without_mig(library: Library, handle: Handle) -> bool:
-    values = library.find("nvmlDeviceGetFieldValues", handle, [_ASKABLE_WITHOUT_MIG])
-    return values is not None and values[0].nvmlReturn == 0 and bool(values[0].value.uiVal)
+    return bool(_read_field(library, handle, _ASKABLE_WITHOUT_MIG))
+
+
+def _read_recovery(library: Library, handle: Handle) -> str:
+    action = _read_field(library, handle, _RECOVERY_ACTION)
+    return RECOVERY_ACTIONS.get(action, f"recovery action {action}") if action else ""
+
+
+def _read_field(library: Library, handle: Handle, field: int) -> int:
+    """Return the value of this field; 0 if the driver does not know it."""
+    values = library.find("nvmlDeviceGetFieldValues", handle, [field])
+    return int(values[0].value.uiVal) if values is not None and values[0].nvmlReturn == 0 else 0
 
 
 def _read_pids(library: Library, handle: Handle, *, prefers_detail: bool) -> tuple[tuple[int | None, int], ...]:

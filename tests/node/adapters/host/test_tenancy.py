@@ -61,7 +61,7 @@ def test_tenancy_file_is_reread_only_when_its_projection_changes(tmp_path: Path)
     file = TenancyFile(path, "gpushare")
     first = file.find()
     assert first.tenant_namespaces == {"atlas"}
-    assert first.platform == {"gpu-operator", "gpushare", "kube-system"}
+    assert first.platform == {"gpu-operator", "gpushare", "kube-amd-gpu", "kube-system"}
     assert file.find() is first
     projected(tmp_path, tenancy_text(tenantNamespaces=["cms"]))
     assert file.find().tenant_namespaces == {"cms"}

@@ -1,6 +1,7 @@
 """What ResourceSlices of a node are compared with: classes, the GPUs that exist, completeness, and how claims share them."""
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
@@ -79,14 +80,22 @@ def test_none_is_waited_for() -> None:
             (replace(RIGHT, devices=(device("MIG-a"), device("MIG-b", shares="memory"))),),
             "claims share gpu-0-MIG-b by memory, instead of by nothing",
         ),
-        (
-            (replace(RIGHT, devices=(device("MIG-a", taints=("gpu.nvidia.com/xid",)), device("MIG-b"))),),
-            "taints keep claims away from gpu-0-MIG-a by gpu.nvidia.com/xid",
-        ),
     ],
 )
 def test_every_difference_is_named(some: tuple[SliceView, ...], text: str) -> None:
     assert find(*some) == text
+
+
+def test_devices_that_the_driver_has_tainted_have_a_fault() -> None:
+    """Also where the plan differs for another cause: nothing is done that would take the taint away."""
+    tainted = (replace(RIGHT, devices=(device("MIG-a", taints=("gpu.nvidia.com/xid",)),)),)
+    made: dict[str, Any] = {"policy": by_claims(whole()), "read_checkpoint": lambda: Checkpoint(allocations=(), registered={})}
+    backend = offer.DraBackend(**made, read_slices=lambda: tainted)
+    for found in (backend.find_fault(), backend.find_mismatch({}, frozenset(), None, {})):
+        assert found is not None
+        assert found.reason is ConditionReason.GPU_FAULTY
+        assert found.message == "the DRA driver keeps claims away from gpu-0-MIG-a by gpu.nvidia.com/xid"
+    assert offer.DraBackend(**made, read_slices=lambda: (RIGHT,)).find_fault() is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpushare.core import emit
-from gpushare.facts.vendors.amd import AMD
+from gpushare.vendors.amd import AMD
 from tests.chart.bundles import Bundle, bundle, pool
 from tests.chart.reading import Object, by_identity, containers_of, pod_of
 from tests.support import helm

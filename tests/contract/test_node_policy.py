@@ -17,8 +17,8 @@ from gpushare.core.diagnostics import is_error
 from gpushare.facts import mig
 from gpushare.facts.catalog import cards
 from gpushare.facts.nodes.taints import OUR_TAINTS
-from gpushare.facts.vendors.amd import MANAGER_MODES
 from gpushare.offering.modes.mps import has_shares
+from gpushare.vendors.amd import MANAGER_MODES
 from gpushare_node.contract import policy
 from gpushare_node.contract.strict_document import PolicyError, spelled
 from tests.support import scale

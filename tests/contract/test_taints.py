@@ -4,8 +4,8 @@ import json
 
 from gpushare.bundle import admission
 from gpushare.facts.nodes import taints
-from gpushare.facts.vendors.amd import MANAGER_TAINT
 from gpushare.intent.types import Autoscaler
+from gpushare.vendors.amd import MANAGER_TAINT
 
 PAIRS = [taints.of(None), taints.of(Autoscaler.CLUSTER_AUTOSCALER)]
 

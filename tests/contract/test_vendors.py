@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gpushare.facts.vendors import OTHERS, VENDORS
-from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.vendors import OTHERS, VENDORS
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Vendor
 from tests.support.paths import ROOT
 
 ALLOWED = {
     "compiler/gpushare": {
-        "facts/vendors": "the names themselves",
+        "vendors": "the names themselves",
         "cluster/importing": "reads NVIDIA's own configurations, values and labels, and no other vendor's",
     },
     "node-runtime/gpushare_node": {
@@ -70,14 +70,13 @@ def test_only_listed_modules_import_nvidia() -> None:
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if not is_allowed("compiler/gpushare", path)
-        and "from gpushare.facts.vendors.nvidia import" in path.read_text(encoding="utf-8")
+        and "from gpushare.vendors.nvidia import" in path.read_text(encoding="utf-8")
     }
     assert importing == BY_NAME.keys()
 
 
 AMD_BY_NAME = {
     "compiler/gpushare": {
-        "intent/stacks/__init__.py": "registers its stack",
         "offering/backends/__init__.py": "registers its device plugin",
         "render/stacks/__init__.py": "registers what its programs add to a bundle",
         "facts/catalog/cards.py": "the facts of its cards",

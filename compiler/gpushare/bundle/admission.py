@@ -11,8 +11,8 @@ from typing import Any
 
 from gpushare.core import resources
 from gpushare.facts.nodes.taints import OUR_TAINTS
-from gpushare.facts.vendors import DEFAULT, GPU_NAMES, VENDORS
 from gpushare.reading import source
+from gpushare.vendors import DEFAULT, GPU_NAMES, VENDORS
 from gpushare_node.contract import names
 from gpushare_node.contract import tenancy as contract
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import click
 
+from gpushare import vendors
 from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import RELEASE, ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
@@ -23,7 +24,6 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import HintedError
 from gpushare.core.units import is_dns_label, is_dns_subdomain
 from gpushare.core.wording import join_first, visible
-from gpushare.facts import vendors
 from gpushare.report import drift as drift_report
 from gpushare.report import status as status_report
 

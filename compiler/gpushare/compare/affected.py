@@ -13,8 +13,7 @@ from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.gitops_effects import of_gitops
 from gpushare.compare.stack_effects import of_namespace, of_upstream, of_values
 from gpushare.compare.vendor_effects import of_vendor
-from gpushare.facts.vendors import VENDORS
-from gpushare.intent.stacks import STACKS
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import NOTHING
 
@@ -110,8 +109,8 @@ def effects(
     found += of_upstream(old, new, changed)
     found += of_dra(old, new, changed)
     if before and after:
-        for vendor in STACKS:
-            found += of_vendor(VENDORS[vendor], (old, new), changed, successors, left)
+        for vendor in OTHERS.values():
+            found += of_vendor(vendor, (old, new), changed, successors, left)
     return tuple(found)
 
 

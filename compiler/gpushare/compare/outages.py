@@ -7,9 +7,9 @@ from gpushare.compare.changes import Change, Move, Outage, PoolChange, Start
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.nodes import NodeMoves, released
 from gpushare.compare.snapshots import PoolSide, exclusive
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Requests
 from gpushare.offering import backends
+from gpushare.vendors import VENDORS
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import Backend, OnBusy
 from gpushare_node.contract.windows import Window, locate

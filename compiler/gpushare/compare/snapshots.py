@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.units import MIB
-from gpushare.facts import mig, vendors
+from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Geometry
-from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.intent.types import NodeSelector, Pool, Requests
 from gpushare.offering import backends, modes
 from gpushare.resolved.node_plan import DevicePlan
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.policy import DesiredGpu, Policy, Share
 from gpushare_node.contract.struct import NOTHING, Struct, content_of, replace

@@ -8,7 +8,7 @@ from gpushare.compare import bundles
 from gpushare.compare.bundles import nvidia_stack
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files, parsed
-from gpushare.facts.vendors.nvidia import NVIDIA
+from gpushare.vendors.nvidia import NVIDIA
 
 _OPERATOR = "gpu-operator/values.yaml"
 _UPSTREAM = (_OPERATOR, "device-plugin/values.yaml")

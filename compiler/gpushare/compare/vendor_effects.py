@@ -9,7 +9,7 @@ from gpushare.compare import bundles
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, Files
 from gpushare.compare.stack_effects import of_images
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.struct import replace
 
 

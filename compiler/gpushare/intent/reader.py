@@ -12,7 +12,7 @@ from gpushare.core import prices
 from gpushare.core.prices import Price
 from gpushare.core.units import SizeOrPercent, parse_duration, parse_quantity, parse_share
 from gpushare.intent import stacks
-from gpushare.intent.stacks import STACKS, VendorStack
+from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
@@ -57,9 +57,11 @@ from gpushare.intent.types import (
     Vgpu,
     VgpuManager,
 )
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, OnBusy, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, replace
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
+from gpushare_node.contract.vendors import Stack
 from gpushare_node.contract.windows import DAYS, Window
 
 Document = Mapping[str, Any]
@@ -96,17 +98,17 @@ def of_vendors(intent: Intent, vendors: Collection[str]) -> Intent:
     Where all are of one such vendor it is not NVIDIA's, and the version, namespace and values beside it are that vendor's.
     """
     platform = intent.platform
-    others = [kind for vendor, kind in STACKS.items() if vendor in vendors]
+    others = [vendor for vendor in OTHERS if vendor in vendors]
     if platform.stack is not NvidiaStack.EXISTING or not others:
         return intent
     if len(set(vendors)) > 1:
-        existing = {kind.vendor: kind.existing() for kind in others}
+        existing = {vendor: VendorStack.existing(vendor) for vendor in others}
         return replace(intent, platform=replace(platform, others={**existing, **platform.others}))
     only = others[0]
-    if only.vendor in platform.others:
+    if only in platform.others:
         return replace(intent, platform=replace(platform, stack=NvidiaStack.NONE))
     given = {} if platform.namespace is None else {"namespace": platform.namespace}
-    own = {only.vendor: only.existing(version=platform.version, values=platform.values, **given)}
+    own = {only: VendorStack.existing(only, version=platform.version, values=platform.values, **given)}
     alone = replace(platform, stack=NvidiaStack.NONE, others=own, version=None, namespace=None, values=NOTHING)
     return replace(intent, platform=alone)
 
@@ -123,13 +125,13 @@ def _version(text: str) -> tuple[int, int] | None:
 
 def _platform(document: Document) -> Platform:
     driver, stack = document.get("driver"), document.get("stack", "gpu-operator")
-    if kind := stacks.of_chart(stack):
+    if vendor := stacks.of_chart(stack):
         shared = {key: document[key] for key in ("stack", "version", "namespace", "values") if key in document}
         rest = {key: value for key, value in document.items() if key not in ("version", "namespace", "values")}
-        return _platform({**rest, "stack": NvidiaStack.NONE.value, kind.vendor: shared})
+        return _platform({**rest, "stack": NvidiaStack.NONE.value, vendor: shared})
     return Platform(
         stack=NvidiaStack(stack),
-        others={vendor: _of_vendor(kind, document[vendor]) for vendor, kind in STACKS.items() if vendor in document},
+        others={vendor: _of_vendor(vendor, document[vendor]) for vendor in OTHERS if vendor in document},
         dra=_dra(document["dra"]) if "dra" in document else None,
         version=document.get("version"),
         partitioner=Partitioner(document.get("partitioner", "gpushare")),
@@ -146,10 +148,10 @@ def _platform(document: Document) -> Platform:
     )
 
 
-def _of_vendor(kind: type[VendorStack], document: Document) -> VendorStack:
+def _of_vendor(vendor: str, document: Document) -> VendorStack:
     given = {key: value for key, value in document.items() if key in ("version", "namespace")}
-    chosen = {"stack": kind.words(document["stack"])} if "stack" in document else {}
-    return kind(values=_in_order(document.get("values", {})), **chosen, **given)
+    chosen = {"stack": Stack(document["stack"])} if "stack" in document else {}
+    return VendorStack.of(vendor, values=_in_order(document.get("values", {})), **chosen, **given)
 
 
 def _dra(document: Document) -> Dra:

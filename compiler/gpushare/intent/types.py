@@ -10,7 +10,8 @@ from typing import Any
 
 from gpushare.core.prices import Price
 from gpushare.core.units import SizeOrPercent
-from gpushare.intent.stacks import STACKS, VendorStack
+from gpushare.intent.stacks import VendorStack
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.names import OPERATOR_RUNTIME_CLASS
 from gpushare_node.contract.policy import Action, Adoption, Backend, DraShares, Mechanism, Partitioner, Rollout
 from gpushare_node.contract.struct import NOTHING, Struct
@@ -392,11 +393,11 @@ class Platform(Struct):
 
     def of_vendor(self, vendor: str) -> VendorStack:
         """Return the stack of another vendor, for a pool of its cards: what is installed already where nothing else is said."""
-        return self.others.get(vendor) or STACKS[vendor].existing()
+        return self.others.get(vendor) or VendorStack.existing(vendor)
 
     def stack_of(self, vendor: str) -> str:
         """Return the word of a vendor's stack."""
-        return self.of_vendor(vendor).stack.value if vendor in STACKS else self.stack.value
+        return self.of_vendor(vendor).stack.value if vendor in OTHERS else self.stack.value
 
     @property
     def of_dra(self) -> Dra:

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from gpushare.core import emit, prices
 from gpushare.core.units import SizeOrPercent, show_bytes, show_duration
-from gpushare.intent.stacks import STACKS, VendorStack
+from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import (
     ON_DEMAND,
     Admission,
@@ -41,6 +41,7 @@ from gpushare.intent.types import (
     TimeSlicing,
     Vgpu,
 )
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.policy import Rollout
 from gpushare_node.contract.struct import Struct, content_of, replace
 from gpushare_node.contract.windows import DAYS, Window
@@ -161,13 +162,13 @@ def _platform(platform: Platform) -> Document:
         "dra": None if platform.dra is None else _section(_dra, platform.dra),
         "values": upstream.get("values"),
     }
-    says_more = dict.fromkeys(("driver", *STACKS, "dra"))  # an empty one says more than none
+    says_more = dict.fromkeys(("driver", *OTHERS, "dra"))  # an empty one says more than none
     return _without(fields, {"stack": "gpu-operator", "partitioner": "gpushare", **says_more})
 
 
 def _of_vendor(one: VendorStack) -> Document:
     fields = {"stack": one.stack.value, "version": one.version, "namespace": one.namespace, "values": dict(one.values)}
-    default = one.default()
+    default = VendorStack.of(one.vendor)
     return _without(fields, {"stack": default.stack.value, "namespace": default.namespace})
 
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
-from gpushare.facts import mig, vendors
+from gpushare import vendors
+from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, DeviceProfile, memory_mib
 from gpushare.intent.types import Layout, Pool
 from gpushare.offering import backends, caps, modes

@@ -8,7 +8,6 @@ from gpushare.bundle.artifact import Artifact, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.intent import gitops as gitops_facts
-from gpushare.intent import stacks as vendor_stacks
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.partitioners.mig_parted import ALL_DISABLED
 from gpushare.render import (
@@ -29,6 +28,7 @@ from gpushare.render.stacks import STACKS, dra
 from gpushare.render.steps import leaving
 from gpushare.resolved import policy
 from gpushare.resolved.plan import Plan
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.policy import Partitioner
 from gpushare_node.contract.struct import replace
 
@@ -80,8 +80,7 @@ def chart_values(plan: Plan, artifacts: tuple[Artifact, ...], previous: Lock) ->
 
 def _chart_values(plan: Plan, new_lock: Lock, policies: dict[str, str]) -> dict[str, Any]:
     namespaces = {
-        vendor: new_lock.stacks.get(vendor, {}).get("namespace", vendor_stacks.STACKS[vendor].default().namespace)
-        for vendor in new_lock.vendors
+        vendor: new_lock.stacks.get(vendor, {}).get("namespace", OTHERS[vendor].namespace) for vendor in new_lock.vendors
     }
     left = dra.former_classes(plan, new_lock.dra)
     steps = leaving.next_steps(plan, gitops.of(plan))

@@ -15,11 +15,11 @@ from gpushare.bundle.artifact import Artifact, hexdigest
 from gpushare.bundle.former_classes import FormerClasses
 from gpushare.core import resources
 from gpushare.facts.catalog import image_registry, upstream
-from gpushare.facts.vendors import OTHERS, VENDORS
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.offering import backends, modes
 from gpushare.offering.backends.requests import QUOTA_OF_CLASS
 from gpushare.resolved.plan import Plan, PoolPlan, QuotaPlan
+from gpushare.vendors import OTHERS, VENDORS
 from gpushare_node.contract.policy import Action, OnBusy, Partitioner
 from gpushare_node.contract.struct import NOTHING
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from gpushare.core import emit
 from gpushare.facts.nodes.taints import OUR_TAINTS
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.render.steps import leaving
 from gpushare.resolved.plan import Plan
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.names import BACKEND_LABEL
 
 _STEPS = """# The device plugin that is already there

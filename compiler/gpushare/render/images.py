@@ -12,9 +12,9 @@ from gpushare.facts.catalog import upstream, vendor_charts
 from gpushare.facts.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
 from gpushare.facts.catalog.upstream import OF_DRA, Image, UpstreamChart
 from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
+from gpushare.vendors import VENDORS
 from gpushare_node.contract.struct import Struct
 
 _DRIVER_NOTE = "# The operator appends the node's system to the driver's tag, as in -ubuntu24.04: copy that of your nodes."

@@ -17,7 +17,6 @@ from gpushare.facts.catalog.cards import (
     Vgpus,
     VgpuType,
 )
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Layout
 from gpushare.report.document import (
     COUNT,
@@ -37,6 +36,7 @@ from gpushare.report.document import (
 )
 from gpushare.report.model import Cell, Column, Lines, Map, Report, Section, Table, bare
 from gpushare.report.pool_facts import left_over
+from gpushare.vendors import VENDORS
 
 
 def _memory(card: Card) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from gpushare import vendors
 from gpushare.compare.changes import (
     Amount,
     CapChange,
@@ -29,7 +30,6 @@ from gpushare.compare.snapshots import PoolSide
 from gpushare.core import prices, units
 from gpushare.core.units import MemoryTotals
 from gpushare.core.wording import pluralize
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Catalog, Geometry
 from gpushare.intent.types import NodeSelector
 from gpushare.report import pool_facts

@@ -12,9 +12,9 @@ from gpushare.compare.changes import CapChange, Change, Comparison, PoolChange
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.core.units import total
 from gpushare.core.wording import gib, join_first, join_words, pluralize
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.gitops import TOOLS, ToolFacts
 from gpushare.report.setting_words import before_and_after
+from gpushare.vendors import VENDORS
 from gpushare_node.contract.struct import Struct, replace
 
 

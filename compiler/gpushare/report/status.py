@@ -6,6 +6,7 @@ An entry in a list of columns is all that a column needs, and a member of a reco
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from gpushare import vendors
 from gpushare.cluster.live.belief import Observed, Would
 from gpushare.cluster.live.claims import Claim, Grant
 from gpushare.cluster.live.objects import Pod, ReadFailure, RecordedEvent, RuntimeMetrics, Usage
@@ -21,7 +22,6 @@ from gpushare.cluster.live.status import (
 )
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_first, pluralize
-from gpushare.facts import vendors
 from gpushare.facts.nodes import taints
 from gpushare.report import pool_facts
 from gpushare.report.document import (

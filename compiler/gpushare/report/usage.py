@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from gpushare import vendors
 from gpushare.core.wording import join_first
-from gpushare.facts import vendors
 from gpushare.render.monitoring import showback
 from gpushare.report.document import NUMBER, POSITIVE, TEXT, Document, Member, Shape, array, by_name, optional, record, words
 from gpushare.report.model import Column, Format, Lines, Report, Table, bare

@@ -14,7 +14,6 @@ from gpushare.core import emit
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.facts.nodes import selectors
-from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import Intent, Layout, Pool, Quota
 from gpushare.offering import backends, caps, claims, modes, shares
 from gpushare.offering.claims import Division
@@ -24,6 +23,7 @@ from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
 from gpushare.resolved.pools import ResolvedPool, VmPool, resolve_machines
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.names import IMPLICIT
 from gpushare_node.contract.policy import DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
@@ -118,7 +118,7 @@ class Plan(Struct):
     @property
     def other_vendors(self) -> tuple[str, ...]:
         """The vendors other than NVIDIA whose cards pools have."""
-        return tuple(vendor for vendor in STACKS if self.pools_of(vendor))
+        return tuple(vendor for vendor in OTHERS if self.pools_of(vendor))
 
     @property
     def dra_pools(self) -> tuple[PoolPlan, ...]:
@@ -250,7 +250,7 @@ def _pinned(card: Card, pin: GoalPin | None, question: str) -> Layout | None:
 def _pool_plan(intent: Intent, assignment: selectors.NodeAssignment, pool: Pool, card: Card, shape: NodeShape) -> PoolPlan:
     question = goal_inputs_digest(intent, pool)
     by_mig_manager = intent.platform.partitioner is Partitioner.MIG_MANAGER
-    is_managed = card.vendor in STACKS and intent.platform.of_vendor(card.vendor).has_operator
+    is_managed = card.vendor in OTHERS and intent.platform.of_vendor(card.vendor).has_operator
     return PoolPlan(
         pool=pool,
         card=card,

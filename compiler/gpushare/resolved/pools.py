@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpushare.facts import vendors
+from gpushare import vendors
 from gpushare.facts.catalog.cards import Card, VgpuType
-from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.intent.types import Mode, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends import vgpu
 from gpushare.offering.backends.vgpu import VgpuConfig
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.struct import Struct
 
 

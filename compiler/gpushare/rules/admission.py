@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_first
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.offering import shares
 from gpushare.offering.shares import Offer
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare.vendors import VENDORS
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
 _NAMESPACES = ("spec", "platform", "namespaces")
@@ -62,7 +62,7 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
     for vendor, one in intent.platform.others.items():
         if one.installs_chart or context.writes(context.stack_path(vendor, "namespace")):
             continue
-        at, usual = context.stack_path(vendor, "stack"), one.default().namespace
+        at, usual = context.stack_path(vendor, "stack"), VENDORS[vendor].namespace
         written = f"{{{vendor}: {{stack: existing, namespace: {usual}}}}}" if vendor in at else f"{{namespace: {usual}}}"
         whose = VENDORS[vendor].name
         yield Finding(

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.facts import vendors
 from gpushare.facts.catalog import card_search, vendor_charts
 from gpushare.facts.catalog.cards import Card
-from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_MODES, MANAGER_TAINT
 from gpushare.intent.stacks import VendorStack
-from gpushare.intent.stacks.amd import Amd, AmdStack
 from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.offering import modes
 from gpushare.offering.modes import partition
 from gpushare.offering.modes.traits import AnyTraits
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
 from gpushare.rules.versions import is_release
+from gpushare.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_MODES, MANAGER_TAINT
+from gpushare_node.contract.vendors import Stack
 
 PLATFORM = ("spec", "platform")
 
@@ -25,7 +25,7 @@ def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
 
 
 def _stack(context: RuleContext) -> VendorStack:
-    return context.intent.platform.of_vendor(Amd.vendor)
+    return context.intent.platform.of_vendor(AMD.word)
 
 
 def _partitions(context: RuleContext) -> Iterator[tuple[Pool, Card, AnyTraits]]:
@@ -122,7 +122,7 @@ def check_single(context: RuleContext) -> Iterator[Finding]:
 @rule("GS323")
 def check_manager(context: RuleContext) -> Iterator[Finding]:
     """A compute mode that AMD's config manager refuses."""
-    if _stack(context).stack is not AmdStack.GPU_OPERATOR:
+    if _stack(context).stack is not Stack.AMD_GPU_OPERATOR:
         return
     for pool, card, traits in _partitions(context):
         for compute, memory, path in _written(pool, traits):
@@ -173,7 +173,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     amd = next((pool for pool, is_amd in found if is_amd), None)
     others = next((pool for pool, is_amd in found if not is_amd), None)
     stack = (*PLATFORM, "stack")
-    if context.writes((*PLATFORM, "amd")) and context.stack_path(Amd.vendor) == PLATFORM:
+    if context.writes((*PLATFORM, "amd")) and context.stack_path(AMD.word) == PLATFORM:
         yield Finding(
             code="GS751",
             message=f"stack {_stack(context).stack.value} is AMD's, so platform.amd has no effect",
@@ -197,7 +197,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
                 hints=("write platform: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
                 path=stack if "stack" in context.document.get("spec", {}).get("platform", {}) else PLATFORM,
             )
-        elif Amd.vendor not in platform.others:
+        elif AMD.word not in platform.others:
             yield Finding(
                 code="GS751",
                 message=f"stack {platform.stack.value} does not serve pool {amd.name}, which has AMD's cards",
@@ -205,7 +205,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
                 path=pool_path(amd, "card"),
             )
     is_complete = len(found) == len(context.intent.pools)
-    if amd is None and Amd.vendor in platform.others and platform.stack is not NvidiaStack.NONE and is_complete:
+    if amd is None and AMD.word in platform.others and platform.stack is not NvidiaStack.NONE and is_complete:
         message = "no pool has AMD's cards, so that no node needs AMD's stack"
         yield Finding(code="GS751", message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
 
@@ -214,22 +214,22 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
 def check_release(context: RuleContext) -> Iterator[Finding]:
     """A release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
     amd = _stack(context)
-    if amd.stack is AmdStack.EXISTING:
+    if amd.stack is Stack.EXISTING:
         for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
             if given:
                 message = f"stack existing installs no chart of AMD's, so {field} has no effect"
                 yield Finding(
-                    code="GS752", message=message, hints=(f"leave {field} out",), path=context.stack_path(Amd.vendor, field)
+                    code="GS752", message=message, hints=(f"leave {field} out",), path=context.stack_path(AMD.word, field)
                 )
         return
     if amd.version is None:
         return
-    where, chart = context.stack_path(Amd.vendor, "version"), vendor_charts.chart(amd.stack.value)
+    where, chart = context.stack_path(AMD.word, "version"), vendor_charts.chart(amd.stack.value)
     if not is_release(chart, amd.version):
         message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
         yield Finding(code="GS752", message=message, hints=(hint,), path=where)
         return
-    if amd.stack is not AmdStack.GPU_OPERATOR:
+    if amd.stack is not Stack.AMD_GPU_OPERATOR:
         return
     for pool, card in _pools(context):
         needed = (CONFIG_MANAGER,) if card.partition_modes else ()
@@ -248,7 +248,7 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
 @rule("GS753")
 def check_names(context: RuleContext) -> Iterator[Finding]:
     """Names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
-    if _stack(context).stack is not AmdStack.DEVICE_PLUGIN:
+    if _stack(context).stack is not Stack.AMD_DEVICE_PLUGIN:
         return
     for pool, _, traits in _partitions(context):
         if traits.is_named_by_mode:
@@ -267,7 +267,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 def check_gitops(context: RuleContext) -> Iterator[Finding]:
     """A chart of AMD's in a bundle that a GitOps tool syncs."""
     intent = context.intent
-    has_chart = _stack(context).stack is not AmdStack.EXISTING and not intent.observes and any(_pools(context))
+    has_chart = _stack(context).stack is not Stack.EXISTING and not intent.observes and any(_pools(context))
     for tool in intent.gitops if has_chart else ():
         yield Finding(
             code="GS754",

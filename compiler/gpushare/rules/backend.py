@@ -6,9 +6,9 @@ What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5, here 
 import re
 from collections.abc import Iterator, Mapping
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import join_words
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare.facts.nodes.clouds import CLOUDS
 from gpushare.facts.nodes.selectors import region_of

@@ -5,10 +5,10 @@ A claim that Kubernetes makes for a name in `limits` names no capacity, and take
 
 from collections.abc import Iterator
 
+from gpushare import vendors
 from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.diagnostics import Finding, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import Pool, Requests
 from gpushare.offering import claims, modes, shares

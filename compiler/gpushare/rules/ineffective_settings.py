@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapValue, CapWord, Enforcement, Intent, MemoryEach, Pool, Requests
 from gpushare.offering import caps, modes

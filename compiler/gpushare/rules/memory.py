@@ -5,10 +5,10 @@ GS501 to GS504, GS507, GS509 and GS510. The rules on how caps are enforced are i
 
 from collections.abc import Iterator
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, usable_bytes
 from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import caps, modes

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text
-from gpushare.facts import mig, vendors
+from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, usable_bytes
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, LayoutGroup, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.offering import modes

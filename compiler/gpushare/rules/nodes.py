@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
-from gpushare.facts import vendors
 from gpushare.facts.nodes import selectors
 from gpushare.facts.nodes.clouds import CLOUDS, Cloud
 from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region_of

@@ -8,11 +8,11 @@ from gpushare.core.units import is_dns_subdomain
 from gpushare.facts.catalog import image_registry
 from gpushare.facts.catalog.cards import MigProfile
 from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
-from gpushare.facts.vendors import VENDORS
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import MigStrategy, NvidiaStack
 from gpushare.offering import backends, modes
 from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare.vendors import VENDORS
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Partitioner
 
 HERE = ("spec", "platform")
@@ -250,6 +250,6 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
             yield Finding(
                 code="GS717",
                 message=f"{whose}'s operator and gpushare would have objects of the same names in namespace {one.namespace}",
-                hints=(f"write another namespace for one of them, such as {one.default().namespace} for {whose}'s",),
+                hints=(f"write another namespace for one of them, such as {VENDORS[vendor].namespace} for {whose}'s",),
                 path=at if context.writes(at) else ("spec", "namespace"),
             )

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
+from gpushare import vendors
 from gpushare.core import prices
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_first, shorten
-from gpushare.facts import vendors
 from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog.cards import Card, NvLink, PartitionMode
-from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import caps, modes
 from gpushare.offering.partitioners import config_manager
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare.vendors import OTHERS
 
 MOST_POOLS = 300
 """The tests compile this many."""
@@ -49,7 +49,7 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
     """A name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
         card = context.card(pool)
-        stack = context.intent.platform.of_vendor(card.vendor) if card and card.vendor in STACKS else None
+        stack = context.intent.platform.of_vendor(card.vendor) if card and card.vendor in OTHERS else None
         most = (stack and stack.longest_pool_name) or NAME_LENGTH
         if pool.name in RESERVED_NAMES:
             message = f"pool name {pool.name} is reserved: gpushare-{pool.name} is an object of gpushare's own"

@@ -8,9 +8,9 @@ from typing import Any
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, join_words
-from gpushare.facts.vendors import VENDORS, of
 from gpushare.intent.reader import read_rollout
 from gpushare.rules.rule import RuleContext, pool_path, rule
+from gpushare.vendors import VENDORS, of
 from gpushare_node.contract.policy import Rollout
 from gpushare_node.contract.windows import Window
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path, Severity
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.facts.nodes.selectors import NodeAssignment
-from gpushare.intent.stacks import STACKS
 from gpushare.intent.types import Intent, Layout, NvidiaStack, Pool
 from gpushare.offering import backends, modes, shares
 from gpushare.offering.shares import ShareKind
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.struct import NOTHING
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
@@ -69,7 +69,7 @@ class RuleContext:
         """Return where a setting of another vendor's stack is written: below its word, if beside NVIDIA's."""
         written = self.document.get("spec", {}).get("platform", {})
         is_alone = self.intent.platform.stack is NvidiaStack.NONE and (
-            vendor not in written or written.get("stack") in STACKS[vendor].charts()
+            vendor not in written or written.get("stack") in OTHERS[vendor].charts
         )
         return ("spec", "platform", *(() if is_alone else (vendor,)), *steps)
 

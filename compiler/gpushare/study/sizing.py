@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from gpushare import vendors
 from gpushare.bundle.lock import EMPTY
 from gpushare.core.units import MIB
 from gpushare.core.wording import mib, pluralize
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent import writer
 from gpushare.intent.types import Intent, NodeSelector, NvidiaStack, Pool, Sharing

@@ -15,7 +15,7 @@ import yaml
 from gpushare_node.contract.names import REPARTITIONING_TAINTS
 from gpushare_node.contract.strict_document import Field, PolicyError
 from gpushare_node.contract.struct import Struct, field, replace
-from gpushare_node.contract.vendors import VENDORS, Vendor
+from gpushare_node.contract.vendors import VENDORS, Stack, Vendor
 from gpushare_node.contract.windows import DAYS, Window
 
 __all__ = [
@@ -121,21 +121,6 @@ class Mode(StrEnum):
     def isolates_memory(self) -> bool:
         """Whether the hardware bounds the memory of every share."""
         return self in (Mode.MIG, Mode.PARTITION)
-
-
-class Stack(StrEnum):
-    """What runs the device plugin on the cluster."""
-
-    GPU_OPERATOR = "gpu-operator"
-    DEVICE_PLUGIN = "device-plugin"
-    AMD_GPU_OPERATOR = "amd-gpu-operator"
-    AMD_DEVICE_PLUGIN = "amd-device-plugin"
-    EXISTING = "existing"
-
-    @property
-    def labels_plugin(self) -> bool:
-        """Whether it is known which labels the plugin's pods have."""
-        return self not in (Stack.EXISTING, Stack.AMD_DEVICE_PLUGIN)
 
 
 class Backend(StrEnum):
@@ -393,7 +378,7 @@ def document(policy: Policy) -> dict[str, Any]:
     The order of the keys is part of the format: a changed text of a policy restarts the pods of its pool.
     """
     vendor = {} if policy.vendor is Vendor.NVIDIA else {"vendor": policy.vendor.value}
-    has_manager = policy.vendor is Vendor.AMD or policy.manager_config is not None
+    has_manager = VENDORS[policy.vendor].layout_taint is not None or policy.manager_config is not None
     taint = policy.repartitioning_taint
     spec = {
         "card": {
@@ -532,7 +517,7 @@ def of_document(document: object, ignored: list[str] | None = None) -> Policy:
     is_dra = backend is Backend.DRA
     if not is_dra and spec["dra"].value is not None:
         raise spec["dra"].refusal("must be null without the back end dra")
-    has_profile = vendor is Vendor.NVIDIA and not is_dra
+    has_profile = bool(VENDORS[vendor].plugin_label) and not is_dra
     name = _CLASS if is_dra else re.escape(VENDORS[vendor].prefix) + "(?s:.*)"
     dra = _dra(spec["dra"]) if is_dra else None
     is_on_demand = dra is not None and dra.on_demand

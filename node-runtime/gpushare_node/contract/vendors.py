@@ -12,6 +12,21 @@ class Vendor(StrEnum):
     AMD = "amd"
 
 
+class Stack(StrEnum):
+    """What runs the device plugin on the cluster."""
+
+    GPU_OPERATOR = "gpu-operator"
+    DEVICE_PLUGIN = "device-plugin"
+    AMD_GPU_OPERATOR = "amd-gpu-operator"
+    AMD_DEVICE_PLUGIN = "amd-device-plugin"
+    EXISTING = "existing"
+
+    @property
+    def labels_plugin(self) -> bool:
+        """Whether it is known which labels the plugin's pods have."""
+        return self not in (Stack.EXISTING, Stack.AMD_DEVICE_PLUGIN)
+
+
 class NoExecuteTaint(Struct):
     """A taint with the effect NoExecute, which ends all pods that do not tolerate it."""
 

@@ -3,7 +3,7 @@
 What acts for a pool asks `of(policy.vendor)`; what only recognises what it finds on a node knows the names of all vendors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpushare_node.contract.policy import CLASS_PREFIX
 from gpushare_node.contract.vendors import VENDORS, Vendor, VendorNames
@@ -11,6 +11,7 @@ from gpushare_node.vendors import amd, nvidia
 from gpushare_node.vendors.driver import Driver, Observe, OpenDriver, ignore
 
 _DRIVERS: Mapping[Vendor, OpenDriver] = {Vendor.NVIDIA: nvidia.open_driver, Vendor.AMD: amd.open_driver}
+_IS_HERE: Mapping[Vendor, Callable[[], bool]] = {Vendor.AMD: amd.is_here}
 _ALL = tuple(VENDORS.values())
 
 RESOURCES = tuple(one.prefix for one in _ALL)
@@ -38,8 +39,8 @@ def open_driver(vendor: Vendor, observe: Observe = ignore, *, pid_max: int, read
 
 
 def on_this_host() -> Vendor:
-    """Return whose GPUs this host has, where no policy says it: NVIDIA's, unless only AMD's driver lists GPUs."""
-    return Vendor.AMD if amd.is_here() else Vendor.NVIDIA
+    """Return whose GPUs this host has, where no policy says it: NVIDIA's, unless only another's driver lists GPUs."""
+    return next((vendor for vendor, is_here in _IS_HERE.items() if is_here()), Vendor.NVIDIA)
 
 
 def is_read_once(name: str) -> bool:

@@ -9,8 +9,8 @@ import yaml
 
 from gpushare import pipeline
 from gpushare.core import resources
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.report.show import offer
+from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.intent.texts import intent, mig, pool
 
 MIB = 1 << 20

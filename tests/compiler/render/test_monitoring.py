@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.render.monitoring.alerts import groups
 from gpushare.render.monitoring.dcgm_fields import csv_text
+from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.render.compiled import document, files
 
 TEMPLATE = "chart/templates/monitoring/objects.yaml"

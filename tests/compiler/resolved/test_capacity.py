@@ -7,7 +7,7 @@ from gpushare.core.units import MIB
 from gpushare.facts import mig
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Catalog, usable_bytes
-from gpushare.intent.stacks.amd import Amd
+from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import (
     Exclusive,
     Instances,
@@ -31,7 +31,7 @@ from gpushare.rules import run_rules
 from gpushare_node.contract.struct import replace
 from tests.compiler.resolved.builders import A100, capacity, intent, memory, plan, planned, pool
 
-AMD = Platform(stack=NvidiaStack.NONE, others={"amd": Amd.existing()})
+AMD = Platform(stack=NvidiaStack.NONE, others={"amd": VendorStack.existing("amd")})
 SINGLE = MigStrategy.SINGLE
 SEVEN: Layout = (("1g.5gb", 7),)
 MIXED: Layout = (("2g.10gb", 2), ("1g.5gb", 3))

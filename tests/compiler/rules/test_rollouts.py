@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpushare.facts.vendors.amd import AMD
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.reading import source
 from gpushare.reading.overlay import merge
 from gpushare.rules.rollouts import LATE_SECONDS
+from gpushare.vendors.amd import AMD
+from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.rules.intents import check, check_source, pool, written
 
 NIGHT = 'days: [Sat], start: "22:00"'

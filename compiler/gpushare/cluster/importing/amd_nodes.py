@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpushare import vendors
 from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import Facts, ImportedNode
@@ -17,10 +18,9 @@ from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.diagnostics import Path
 from gpushare.core.emit import canonical_json
 from gpushare.core.wording import join_words, pluralize, shorten
-from gpushare.facts import vendors
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card, PartitionMode
-from gpushare.facts.vendors.amd import AMD
+from gpushare.vendors.amd import AMD
 from gpushare_node.contract.struct import Struct
 
 FILE = "config.json"

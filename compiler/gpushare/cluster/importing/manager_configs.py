@@ -14,8 +14,8 @@ from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_first, join_words, nearest, shorten
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.offering.backends import vgpu
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.struct import Struct, replace
 
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")

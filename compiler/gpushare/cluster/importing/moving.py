@@ -8,6 +8,7 @@ pools need.
 from collections.abc import Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import GPU, SHARED, Facts
@@ -16,7 +17,6 @@ from gpushare.cluster.importing.parts import FromProgram, Notes, Part
 from gpushare.core.diagnostics import Path
 from gpushare.core.units import parse_percent
 from gpushare.core.wording import join_first
-from gpushare.facts import vendors
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare.intent.types import ON_DEMAND, Autoscaler, DraVia, Requests

@@ -15,7 +15,7 @@ from gpushare.cluster.importing.parts import Part
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.facts.nodes.clouds import CLOUDS, MACHINE_LABEL, card_of_machine
-from gpushare.facts.vendors.amd import MANAGER_TAINT
+from gpushare.vendors.amd import MANAGER_TAINT
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct

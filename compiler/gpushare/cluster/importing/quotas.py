@@ -15,8 +15,8 @@ from gpushare.cluster.importing.draft import Draft
 from gpushare.cluster.importing.facts import ImportedQuota
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_first, shorten
-from gpushare.facts.vendors import VENDORS
 from gpushare.offering.backends.requests import QUOTA, QUOTA_OF_CLASS, quota_resource
+from gpushare.vendors import VENDORS
 
 _HAMI = ("gpumem", "gpucores", "gpumem-percentage", "vgpu")
 _SCOPES = ("scopes", "scopeSelector")

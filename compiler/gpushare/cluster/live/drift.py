@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from gpushare import vendors
 from gpushare.bundle import admission
 from gpushare.bundle.admission import observes
 from gpushare.cluster.live import belief, claims, live_pools, slices
@@ -36,7 +37,6 @@ from gpushare.compare.files import Files, parsed
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import clean, join_first, join_words
-from gpushare.facts import vendors
 from gpushare.offering import backends
 from gpushare.resolved.pools import VmPool
 from gpushare_node.contract import quantity

@@ -15,8 +15,8 @@ from gpushare.cluster.live.objects import ReadFailure
 from gpushare.cluster.live.pages import Api, Json, Lists
 from gpushare.core.wording import clean
 from gpushare.facts.catalog import upstream
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Dra
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.objects import mapping
 from gpushare_node.contract.struct import Struct
 

@@ -9,13 +9,13 @@ moments, as gpushare.dev/runtime is, and decide nothing here.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.cluster.live.claims import INSTANCE, WHOLE, Device
 from gpushare.cluster.live.objects import DaemonSet, LiveNode, Snapshot
 from gpushare.compare.snapshots import PoolSide, of_policy
 from gpushare.core import units
 from gpushare.core.units import MemoryTotals
 from gpushare.core.wording import clean
-from gpushare.facts import vendors
 from gpushare_node.contract import objects, policy
 from gpushare_node.contract.names import POOL_LABEL, RUNTIME_LABEL
 from gpushare_node.contract.policy import Backend, Policy, PolicyError

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.cluster.live.claims import OUR_NAMES, DraObjects, PodClaim
 from gpushare.core.wording import clean
-from gpushare.facts import vendors
-from gpushare.facts.vendors.vendor import GpuVendor
 from gpushare.offering import backends
 from gpushare.offering.backends import vgpu
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.names import POLICY_ANNOTATION, POOL_LABEL, PREFIX, WOULD_ANNOTATION
 from gpushare_node.contract.objects import (
     Json,

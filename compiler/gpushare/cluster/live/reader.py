@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote as quoted
 
+from gpushare import vendors
 from gpushare.cluster.live import belief, claims, helm_release, objects, runtime_metrics
 from gpushare.cluster.live.claims import (
     BINDINGS,
@@ -40,9 +41,8 @@ from gpushare.cluster.live.objects import (
     Snapshot,
 )
 from gpushare.cluster.live.pages import Api, Lists
-from gpushare.facts import vendors
-from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.facts.vendors.vendor import GpuVendor, OperatorObjects
+from gpushare.vendors.nvidia import NVIDIA
+from gpushare.vendors.vendor import GpuVendor, OperatorObjects
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 

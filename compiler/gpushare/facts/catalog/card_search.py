@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from gpushare.core.wording import join_words, nearest
 from gpushare.facts.catalog.cards import Card, Catalog, product_label
-from gpushare.facts.vendors import VENDORS
+from gpushare.vendors import VENDORS
 
 _SIZE = r"(?<![0-9a-z])([0-9]+) ?g(?:i?b)?(?![0-9a-z])"
 _VENDOR = r"nvidia|tesla|geforce|quadro|generation|graphics|[ _-]gpu\b"

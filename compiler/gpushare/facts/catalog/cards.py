@@ -14,10 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding
 from gpushare.core.units import MIB, SizeOrPercent
-from gpushare.facts import vendors
 from gpushare.facts.catalog import card_check
 from gpushare.reading import schema, source
 from gpushare_node.contract.struct import NOTHING, Struct, replace

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from gpushare.facts.catalog.upstream import UpstreamChart
 from gpushare.facts.catalog.vendor_charts import VendorChart
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Intent, NvidiaStack
+from gpushare.vendors import VENDORS
 
 _ALWAYS: Mapping[NvidiaStack, Mapping[str, str]] = {
     NvidiaStack.GPU_OPERATOR: {

@@ -18,8 +18,8 @@ from typing import Any
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.wording import nearest
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.reading import schema, source
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 DRA = "dra"

@@ -8,12 +8,11 @@ from functools import cache
 
 from gpushare.core import resources
 from gpushare.facts.catalog.upstream import Known, OpenMap, Unknown, ValueFact, version_order
-from gpushare.facts.vendors import VENDORS
-from gpushare.intent.stacks import STACKS
 from gpushare.reading import source
+from gpushare.vendors import OTHERS
 from gpushare_node.contract.struct import NOTHING, Struct
 
-HEADINGS = {vendor: f"# {VENDORS[vendor].name}'s chart" for vendor in STACKS}
+HEADINGS = {word: f"# {vendor.name}'s chart" for word, vendor in OTHERS.items()}
 """With which the part of `images.txt` on a vendor's chart begins."""
 
 OF_SUBCHARTS = "# Those of its subcharts"

@@ -9,10 +9,10 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.facts.catalog.cards import DeviceProfile
-from gpushare.facts.vendors.amd import AMD
 from gpushare.intent.types import MigStrategy, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends.requests import ExtendedResources
+from gpushare.vendors.amd import AMD
 
 
 class AmdDevicePlugin(ExtendedResources):

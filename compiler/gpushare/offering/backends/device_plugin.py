@@ -11,10 +11,10 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.facts.catalog.cards import DeviceProfile
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import MigStrategy, Pool, SharePlacement
 from gpushare.offering import modes
 from gpushare.offering.backends.requests import ExtendedResources
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.names import PROFILE_LABEL
 
 SHARED_SUFFIX = ".shared"

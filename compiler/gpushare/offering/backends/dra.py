@@ -10,11 +10,11 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.facts.catalog.cards import Card, DeviceProfile
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent.types import Pool, Requests
 from gpushare.offering.backends.device_plugin import DevicePlugin
 from gpushare.offering.backends.requests import OUR_CLASSES, QUOTA, QUOTA_OF_CLASS, limited
 from gpushare.offering.modes import of
+from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.names import BACKEND_LABEL, IMPLICIT
 
 DRIVER = NVIDIA.dra_driver

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpushare.bundle.artifact import content_hash
 from gpushare.facts.catalog.cards import Card, VgpuType
-from gpushare.facts.vendors import VENDORS
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.vendors import VENDORS
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.struct import Struct
 
 OPERATOR_CONFIG_MAP = "gpushare-vgpu"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.prices import Price
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import mib
-from gpushare.facts import vendors
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import Sharing
 from gpushare_node.contract.struct import Struct

@@ -2,10 +2,10 @@
 
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import usable_bytes
-from gpushare.facts.vendors import VENDORS
 from gpushare.intent.types import Exclusive, Mode, Sharing
 from gpushare.offering.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, too_small
 from gpushare.offering.modes.traits import ModeTraits
+from gpushare.vendors import VENDORS
 
 
 def _divide(demand: Demand) -> list[Sharing] | str:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from gpushare.facts.catalog import upstream
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.render.gitops.tool import Inputs, Object, Tool
 from gpushare.render.steps import leaving, nvidia_release
 from gpushare.render.steps.nvidia_release import ChartRelease
+from gpushare.vendors.nvidia import NVIDIA
 
 VERSION = "argoproj.io/v1alpha1"
 FINALIZER = "resources-finalizer.argocd.argoproj.io"

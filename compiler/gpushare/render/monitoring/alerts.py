@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from gpushare.facts import vendors
-from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare import vendors
+from gpushare.vendors.nvidia import NVIDIA
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract import xids
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 from gpushare.core import emit
-from gpushare.facts.vendors import VENDORS
 from gpushare.render.monitoring import alerts, dashboard, dcgm_fields
 from gpushare.resolved.plan import Plan
+from gpushare.vendors import VENDORS
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ Requested shares are metrics of kube-state-metrics, used memory is a metric of t
 import json
 from collections.abc import Mapping, Sequence
 
-from gpushare.facts import vendors
+from gpushare import vendors
 
 PERIOD, STEP_SECONDS = "30d", 300
 _RESOURCES = f'resource=~"{"|".join(vendor.exported for vendor in vendors.VENDORS.values())}"'

@@ -16,13 +16,13 @@ from gpushare.facts.catalog import vendor_charts
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
 from gpushare.facts.nodes.taints import OUR_TAINTS
-from gpushare.facts.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJECTS
 from gpushare.intent.stacks import VendorStack
-from gpushare.intent.stacks.amd import Amd, AmdStack
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.offering.partitioners import config_manager
 from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
+from gpushare.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJECTS
+from gpushare_node.contract import vendors as contract
 from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL
 
 _CONFIG = f"{OBJECTS.folder}{OBJECTS.file}"
@@ -37,21 +37,18 @@ _DISCOVERY = (
 """What the workers of node feature discovery tolerate in AMD's chart."""
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
-    AmdStack.GPU_OPERATOR: ("devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
-    AmdStack.DEVICE_PLUGIN: ("devicePlugin", "nodeLabeller"),
-    AmdStack.EXISTING: (),
+    contract.Stack.AMD_GPU_OPERATOR: ("devicePlugin", "nodeLabeller", "metricsExporter", CONFIG_MANAGER, "initContainer"),
+    contract.Stack.AMD_DEVICE_PLUGIN: ("devicePlugin", "nodeLabeller"),
+    contract.Stack.EXISTING: (),
 }
 """The parts whose images are in DeviceConfigs, or in the values of the device plugin."""
 
 _SUBCHARTS: Mapping[str, Mapping[str, bool]] = {
-    AmdStack.GPU_OPERATOR: {"node-feature-discovery": True, "kmm": True, "remediation": True},
-    AmdStack.DEVICE_PLUGIN: {"nfd": False},
-    AmdStack.EXISTING: {},
+    contract.Stack.AMD_GPU_OPERATOR: {"node-feature-discovery": True, "kmm": True, "remediation": True},
+    contract.Stack.AMD_DEVICE_PLUGIN: {"nfd": False},
+    contract.Stack.EXISTING: {},
 }
 """The sections of a chart's values that enable a subchart, and whether they do by default."""
-
-_RELEASES: Mapping[str, str] = {AmdStack.GPU_OPERATOR: "amd-gpu-operator", AmdStack.DEVICE_PLUGIN: "amd-device-plugin"}
-"""What Helm calls what it installed."""
 
 _DISCOVERED = "feature.node.kubernetes.io/amd-gpu=true"
 
@@ -84,13 +81,13 @@ class AmdPrograms(Stack):
         stack, chart = amd.stack, vendor_charts.chart(amd.stack.value)
         where = f"{chart.name} --repo {chart.repository} --version {amd.version or chart.version}"
         yield f"{HEADINGS[amd.vendor]}: helm pull {where}"
-        if stack is AmdStack.GPU_OPERATOR:
+        if stack is contract.Stack.AMD_GPU_OPERATOR:
             ours, own = (
                 _split(_operator_image(platform)),
                 values.get("controllerManager", {}).get("manager", {}).get("image", {}),
             )
             yield f"{own.get('repository') or ours['repository']}:{own.get('tag') or ours['tag']}"
-        has_labeller = stack is AmdStack.GPU_OPERATOR or values.get("labeller", {}).get("enabled", False)
+        has_labeller = stack is contract.Stack.AMD_GPU_OPERATOR or values.get("labeller", {}).get("enabled", False)
         yield from (_image(platform, part) for part in _PARTS[stack] if part != "nodeLabeller" or has_labeller)
         if any(values.get(part, {}).get("enabled", default) for part, default in _SUBCHARTS[stack].items()):
             yield f"{OF_SUBCHARTS}: helm show values {where}"
@@ -119,13 +116,12 @@ class AmdPrograms(Stack):
 
     def removal(self, plan: Plan, new_lock: Lock) -> Iterator[str]:
         """Yield the section on removing the stack that served AMD's cards in an earlier bundle."""
-        last = new_lock.stacks.get(Amd.vendor)
-        release = _RELEASES.get(last["stack"]) if last else None
-        if last is None or release is None or _pools(plan) or plan.intent.observes:
+        last = new_lock.stacks.get(AMD.word)
+        if last is None or last["stack"] not in AMD.charts or _pools(plan) or plan.intent.observes:
             return
         yield from ("## AMD's chart", "", "No pool has AMD's cards. When no node is listed, AMD's chart can be removed:", "")
         yield f"    kubectl get nodes --selector {VENDOR_LABEL}=amd"
-        yield from (f"    helm uninstall {release} --namespace {last['namespace']} --timeout 10m", "")
+        yield from (f"    helm uninstall {last['stack']} --namespace {last['namespace']} --timeout 10m", "")
 
     def leaving(self, plan: Plan) -> Iterator[str]:
         """Yield what becomes of AMD's stack when gpushare is removed."""
@@ -141,23 +137,23 @@ def _step(plan: Plan) -> Iterator[str]:
     yield "Nodes need AMD's driver, which gpushare does not install" + (
         f"; for partitions at least {listed}." if listed else "."
     )
-    if amd.stack is AmdStack.EXISTING:
+    if amd.stack is contract.Stack.EXISTING:
         yield "AMD's device plugin is installed already, and stays as it is. It must offer what the table above says: the node"
         yield "runtime compares it, and changes nothing."
         return
-    if amd.stack is AmdStack.GPU_OPERATOR:
+    if amd.stack is contract.Stack.AMD_GPU_OPERATOR:
         yield "AMD's chart needs cert-manager. It is first, because gpushare's chart has objects of its kinds and namespace."
         if plan.intent.platform.stack is NvidiaStack.EXISTING:
             yield f"Node feature discovery must give nodes with AMD's GPUs the label `{_DISCOVERED}`, or AMD's operator removes"
             yield f"the labels of its labeller. Its workers must tolerate `{MANAGER_TAINT}`."
     chart = vendor_charts.chart(amd.stack.value)
     yield ""
-    yield f"    helm upgrade --install {_RELEASES[amd.stack]} {chart.name} --repo {chart.repository} \\"
+    yield f"    helm upgrade --install {amd.stack.value} {chart.name} --repo {chart.repository} \\"
     yield f"      --version {amd.version or chart.version} --namespace {amd.namespace} \\"
     yield f"      --values {amd.stack.value}/values.yaml --timeout 10m"
     yield f"    kubectl --namespace {amd.namespace} get pods --output wide"
     yield ""
-    if amd.stack is AmdStack.DEVICE_PLUGIN:
+    if amd.stack is contract.Stack.AMD_DEVICE_PLUGIN:
         yield "lists a pod for each node as soon as gpushare has labelled it. Nothing of it divides GPUs: bring the GPUs of"
         yield "each pool into their modes yourself, with `amd-smi`."
         return
@@ -175,23 +171,23 @@ def _leaving(plan: Plan) -> Iterator[str]:
         return
     amd = _stack(plan)
     yield "GPUs of AMD's stay divided as they are, and no pod that uses them is waited for."
-    if amd.stack is AmdStack.GPU_OPERATOR:
+    if amd.stack is contract.Stack.AMD_GPU_OPERATOR:
         yield "gpushare's DeviceConfigs go with it, and with them AMD's device plugin from its nodes: apply DeviceConfigs of"
         yield "your own to go on without gpushare, or remove AMD's operator:"
-    elif amd.stack is AmdStack.DEVICE_PLUGIN:
+    elif amd.stack is contract.Stack.AMD_DEVICE_PLUGIN:
         yield "AMD's device plugin is for nodes with the label `gpushare.dev/vendor`, which is gone: set `node_selector` of its"
         yield "chart, or remove it:"
     else:
         return
-    yield from ("", f"    helm uninstall {_RELEASES[amd.stack]} --namespace {amd.namespace} --timeout 10m", "")
+    yield from ("", f"    helm uninstall {amd.stack.value} --namespace {amd.namespace} --timeout 10m", "")
 
 
 def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
-    return plan.pools_of(Amd.vendor)
+    return plan.pools_of(AMD.word)
 
 
 def _stack(plan: Plan) -> VendorStack:
-    return plan.intent.platform.of_vendor(Amd.vendor)
+    return plan.intent.platform.of_vendor(AMD.word)
 
 
 def _installs(plan: Plan) -> bool:
@@ -293,7 +289,7 @@ def _operator(plan: Plan) -> dict[str, Any]:
 def _plugin(plan: Plan) -> dict[str, Any]:
     """Return the values of the device plugin alone: it runs on nodes that the node runtime has labelled."""
     platform = plan.intent.platform
-    plugin, labeller = ({"image": _split(_image(platform, part))} for part in _PARTS[AmdStack.DEVICE_PLUGIN])
+    plugin, labeller = ({"image": _split(_image(platform, part))} for part in _PARTS[contract.Stack.AMD_DEVICE_PLUGIN])
     return {
         "dp": plugin,
         "lbl": labeller,
@@ -315,11 +311,11 @@ def _secrets(platform: Platform) -> list[dict[str, str]]:
 
 def _image(platform: Platform, part: str) -> str:
     """Return the image of a part, from the site's registry if there is one."""
-    repository, _, tag = vendor_charts.chart(platform.of_vendor(Amd.vendor).stack.value).images[part].rpartition(":")
+    repository, _, tag = vendor_charts.chart(platform.of_vendor(AMD.word).stack.value).images[part].rpartition(":")
     return f"{mirrored(repository, platform.registry)}:{tag}"
 
 
 def _operator_image(platform: Platform) -> str:
     """Return the operator's image, which has the release of its chart as tag."""
     repository, _, tag = _image(platform, "operator").rpartition(":")
-    return f"{repository}:{platform.of_vendor(Amd.vendor).version or tag}"
+    return f"{repository}:{platform.of_vendor(AMD.word).version or tag}"

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.units import is_dns_label, is_label_key
 from gpushare.core.wording import join_words, pluralize, shorten, visible
-from gpushare.facts import vendors
 from gpushare.reading import source
 from gpushare.study.workload.requests import MAX_PODS, LeftOut, PodRequest, Workload, WorkloadError
 from gpushare_node.contract import objects, quantity

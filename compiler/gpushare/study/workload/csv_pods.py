@@ -11,9 +11,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.units import MIB, is_dns_label, is_label_key, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest, pluralize, shorten, visible
-from gpushare.facts import vendors
 from gpushare.study.workload import requests
 from gpushare.study.workload.requests import MAX_PODS, BadCellError, LeftOut, PodRequest, Workload, WorkloadError
 

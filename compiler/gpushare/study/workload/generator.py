@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from gpushare import vendors
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import is_label_key
 from gpushare.core.wording import pluralize
-from gpushare.facts import vendors
 from gpushare.reading import schema
 from gpushare.reading.source import Source
 from gpushare.study.workload import requests

@@ -12,8 +12,8 @@ import pytest
 
 from gpushare.core import resources
 from gpushare.facts.catalog import card_check, cards
-from gpushare.facts.vendors.nvidia import NVIDIA
 from gpushare.reading import schema, source
+from gpushare.vendors.nvidia import NVIDIA
 
 IDS = tuple(card_id for card_id in cards.ids() if cards.load(card_id).vendor == "nvidia")
 WITH_MIG = tuple(card_id for card_id in IDS if cards.load(card_id).mig)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Protocol
 
-from gpushare.facts.vendors.amd import AMD
-from gpushare.facts.vendors.nvidia import NVIDIA
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.vendors.amd import AMD
+from gpushare.vendors.nvidia import NVIDIA
+from gpushare.vendors.vendor import GpuVendor
 
 VENDORS: Mapping[str, GpuVendor] = {one.word.value: one for one in (NVIDIA, AMD)}
 """Every vendor, by the word that a node policy has for it."""

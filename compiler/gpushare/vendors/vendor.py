@@ -43,7 +43,9 @@ class GpuVendor(VendorNames):
 
     `other_domains`: in which its programs write labels of nodes, beside `domain`.
 
-    `charts` are by stack of an intent. `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
+    `charts` are by stack of an intent, the default one first; `operator_stack` is that of its operator. `namespace` is where
+    its programs run by default. `longest_pool_name`: of the pools that its operator serves; None: as of others.
+    `cluster_kinds` are the operator's own in the vendor's API group, which is `domain`.
     `catalogue` is the folder of cards under `profiles/`; `tool` shows a node's GPUs, `shown_by` those of a container.
 
     `has_shares`: the plugin offers a device to several containers, whose caps the node runtime enforces; elsewhere the driver
@@ -65,6 +67,9 @@ class GpuVendor(VendorNames):
     known_as: str = ""
     other_domains: tuple[str, ...] = ()
     operator_objects: OperatorObjects | None = None
+    operator_stack: str = ""
+    namespace: str = ""
+    longest_pool_name: int | None = None
     host_paths: Mapping[str, str] = NOTHING
     is_privileged: bool = False
 

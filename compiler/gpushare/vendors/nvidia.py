@@ -1,6 +1,6 @@
 """NVIDIA, and how its device plugin, GPU feature discovery and gpu-operator are installed."""
 
-from gpushare.facts.vendors.vendor import GpuVendor
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract import vendors
 from gpushare_node.contract.struct import content_of
 

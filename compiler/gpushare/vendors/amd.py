@@ -1,6 +1,6 @@
 """AMD, and how its device plugin and gpu-operator are installed."""
 
-from gpushare.facts.vendors.vendor import GpuVendor, OperatorObjects
+from gpushare.vendors.vendor import GpuVendor, OperatorObjects
 from gpushare_node.contract import vendors
 from gpushare_node.contract.struct import content_of
 
@@ -41,6 +41,11 @@ AMD = GpuVendor(
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
     other_domains=("beta.amd.com", "dcm.amd.com"),
     operator_objects=OBJECTS,
+    operator_stack="amd-gpu-operator",
+    namespace="kube-amd-gpu",
+    # The operator names the Service of its exporter `gpushare-<pool>-metrics-exporter`, of at most 63 characters. Where that is
+    # refused, it starts no config manager (gpu-operator v1.5.1, handleMetricsExporter).
+    longest_pool_name=37,
     host_paths={"sys": "/sys"},
     is_privileged=True,
 )

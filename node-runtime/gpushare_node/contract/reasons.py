@@ -97,7 +97,7 @@ class ConditionReason(Enum):
     )
     STATE_UNWRITABLE = _failed(
         "StateUnwritable",
-        "The directory /var/lib/gpushare is not writable; no GPU was changed.",
+        "The directory /var/lib/gpushare is not writable: no GPU is changed.",
         "Free disk space on the node, or make the directory writable.",
     )
     MIG_MANAGER_PRESENT = _failed(

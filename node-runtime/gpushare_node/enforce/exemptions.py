@@ -6,6 +6,7 @@ This needs the date: since when each resource has had a cap on this node, and un
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
 from gpushare_node.adapters.host.state_files import Notice
@@ -113,10 +114,8 @@ class FirstCaps(Struct, frozen=False):
         if self.dry_run:
             return found
         if found != self.folder.first_caps():
-            try:
+            with suppress(StateDirError):  # the monitor reports it
                 self.folder.keep_first_caps(found)
-            except StateDirError as error:
-                _LOG.warning("%s", error)
         if self.node_annotations is not None and found != annotated and now - self._written_at >= _RETRY_SECONDS:
             self._written_at = now
             self.queue.send(lambda: self._annotate(found))

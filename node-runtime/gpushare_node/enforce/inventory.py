@@ -332,10 +332,9 @@ class Inventory(Struct, frozen=False):
         try:
             self.folder.keep_caps(kept)
             self._save_at = inf
-        except StateDirError as error:
-            # The caps are still enforced; only a restart after a change of policy would not know them.
+        except StateDirError:
+            # The monitor reports it. The caps are still enforced; only a restart after a change of policy would not know them.
             self._save_at = now + _SAVE_SECONDS
-            self._complain(str(error))
 
     def _complain(self, text: str) -> None:
         if text != self._complaint:

@@ -144,6 +144,9 @@ class NodeMonitor(Struct, frozen=False):
         offered = self._find_offer()
         if offered is not None:
             return offered
+        unwritable = self.enforcer.adapters.folder.unwritable()
+        if unwritable:
+            return ConditionReason.STATE_UNWRITABLE, f"{unwritable}."
         return ConditionReason.READY, " ".join(filter(None, (ConditionReason.READY.value.means, self.remark, self._unselected)))
 
     def _find_fault(self) -> tuple[ConditionReason, str] | None:
@@ -222,9 +225,8 @@ class NodeMonitor(Struct, frozen=False):
             return
         try:
             folder.mark_repair(RepairMark(finding=text, boot_id=self.boot_id, at_seconds=int(now)))
-        except StateDirError as error:
-            _LOG.warning("no repair was requested: %s", error)
-            return
+        except StateDirError:
+            return  # The condition says so; a repair would need the directory as well.
         self._send_event(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
         self._restart()
 
@@ -270,8 +272,8 @@ class NodeMonitor(Struct, frozen=False):
                 self._check_at = now + jitter(_NODE_SECONDS)
         except ClusterError:
             self.enforcer.metrics.api_errors.add("node")
-        except StateDirError as error:
-            _LOG.warning("whether the pool still selects the node is not checked: %s", error)
+        except StateDirError:
+            pass  # The condition says so, and the check is repeated.
 
     def _find_release_reason(self, view: NodeView) -> str:
         if RELEASE_ANNOTATION in view.annotations and RELEASED_ANNOTATION not in view.annotations:

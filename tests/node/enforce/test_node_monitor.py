@@ -1,10 +1,12 @@
 """What enforcement does beside the caps: the condition, drift and its repair, labels, leaving, and XIDs."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.host.state_dir import StateDirError
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, NodeView
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
@@ -22,6 +24,33 @@ def test_healthy_node_reports_ready_once_a_minute(enforcement_loop: EnforcementL
     enforcement_loop.run(150)
     assert enforcement_loop.api.said == [(ConditionReason.READY, ConditionReason.READY.value.means)] * 3
     assert enforcement_loop.api.deleted == 0
+
+
+@pytest.mark.parametrize("name", ["first-caps.json", "caps.json"])
+def test_unwritable_state_is_a_reason_and_is_logged_once(
+    name: str, enforcement_loop: EnforcementLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A directory in place of a file: what fails at each attempt, though all else is well."""
+    folder = enforcement_loop.enforcement.folder
+    writes: dict[str, Callable[[], None]] = {
+        "first-caps.json": lambda: folder.keep_first_caps({}),
+        "caps.json": lambda: folder.keep_caps({}),
+    }
+    (folder.path / name).mkdir(parents=True)
+    with pytest.raises(StateDirError):
+        writes[name]()
+    caplog.clear()
+    for number in range(3):
+        enforcement_loop.enforcement.admit(number, f"tenant-{number}")
+        enforcement_loop.run(60)
+    reason, message = enforcement_loop.api.said[-1]
+    assert reason is ConditionReason.STATE_UNWRITABLE
+    assert f"{name} cannot be written" in message
+    assert len([one for one in caplog.records if "cannot be written" in one.getMessage()]) <= 1
+    (folder.path / name).rmdir()
+    writes[name]()
+    enforcement_loop.run(61)
+    assert enforcement_loop.api.said[-1][0] is ConditionReason.READY
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ the directory only records.
 import errno
 import fcntl
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -170,6 +171,9 @@ _VERSION = 1
 _Kept = TypeVar("_Kept")
 
 
+_LOG = logging.getLogger(__name__)
+
+
 class StateDirError(Exception):
     """The directory cannot be written, or another runtime holds its lock. The text names the remedy."""
 
@@ -185,6 +189,7 @@ class StateDir:
         self.path = path
         self._files = Files(path)
         self._problems: dict[str, str] = {}
+        self._unwritten: dict[str, str] = {}
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -314,6 +319,12 @@ class StateDir:
         """Return one sentence for each file that could not be read and so counts as absent."""
         return tuple(self._problems.values())
 
+    def unwritable(self) -> str:
+        """Return why files cannot be written; empty if the last write of each has succeeded and the directory is writable."""
+        if not self._unwritten and self.path.is_dir() and not os.access(self.path, os.W_OK):
+            return str(self._unwritable(".", OSError(errno.EROFS, os.strerror(errno.EROFS))))
+        return next(iter(self._unwritten.values()), "")
+
     def _read(self, name: str, parse: Callable[[Field], _Kept]) -> _Kept | None:
         self._problems.pop(name, None)
         try:
@@ -337,10 +348,17 @@ class StateDir:
         self._writing(name, lambda: self._files.write(name, text.encode()))
 
     def _writing(self, name: str, write: Callable[[], None]) -> None:
+        """Write. A failure is logged when it begins and when its cause changes, not at each attempt."""
         try:
             write()
         except OSError as error:
-            raise self._unwritable(name, error) from error
+            problem = self._unwritable(name, error)
+            if self._unwritten.get(name) != str(problem):
+                self._unwritten[name] = str(problem)
+                _LOG.warning("%s", problem)
+            raise problem from error
+        if self._unwritten.pop(name, ""):
+            _LOG.info("%s can be written again", self.path / name)
 
     def _unwritable(self, name: str, error: OSError) -> StateDirError:
         return StateDirError(f"{self.path / name} cannot be written: {error.strerror}; no GPU is changed without it")

@@ -1,6 +1,7 @@
 """The folder on the host: whole files or none, one runtime at a time, and nothing that is read can stop a run."""
 
 import json
+import logging
 import os
 import stat
 import subprocess
@@ -244,6 +245,40 @@ def test_a_read_only_folder_is_read_and_refused(tiny: Path) -> None:
     for write in (lambda: folder.write_journal(JOURNAL), folder.clear_journal, lambda: folder.keep_policy("text")):
         with pytest.raises(StateDirError, match="Read-only file system"):
             write()
+
+
+@pytest.mark.failure_case(25)
+def test_failure_to_write_is_logged_on_change_and_told_until_the_write_succeeds(
+    folder: StateDir, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder.write_journal(JOURNAL)
+    assert folder.unwritable() == ""
+    (folder.path / "journal.json").unlink()
+    (folder.path / "journal.json").mkdir()
+    for _ in range(5):
+        with pytest.raises(StateDirError):
+            folder.write_journal(JOURNAL)
+        folder.keep_policy("another file")
+    assert len(caplog.records) == 1
+    assert folder.unwritable() == caplog.records[0].getMessage()
+    (folder.path / "journal.json").rmdir()
+    folder.write_journal(JOURNAL)
+    assert (folder.unwritable(), len(caplog.records)) == ("", 2)
+
+
+@pytest.mark.failure_case(25)
+def test_read_only_folder_is_told_before_anything_is_written(tiny: Path) -> None:
+    folder = StateDir(tiny)
+    assert folder.unwritable() == ""
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
+    assert "Read-only file system" in folder.unwritable()
+    subprocess.run(["mount", "-o", "remount,rw", str(tiny)], check=True)
+    assert folder.unwritable() == ""
+
+
+def test_folder_that_no_write_has_made_yet_is_no_trouble(tmp_path: Path) -> None:
+    assert StateDir(tmp_path / "none").unwritable() == ""
 
 
 def test_partial_files_left_by_a_crash_are_removed_by_the_next_lock(folder: StateDir) -> None:

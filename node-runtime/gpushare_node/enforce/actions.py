@@ -147,6 +147,7 @@ class Actions(Struct, frozen=False):
 
     _reported_at: dict[tuple[EventReason, Unit, Cap], float] = field(default_factory=dict)
     _pod_index: PodIndex = field(default_factory=PodIndex)
+    _has_mps: bool = False
     _logged: set[tuple[EventReason, Unit]] = field(default_factory=set)
     """What a dry run has logged of violations that last."""
     _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
@@ -163,6 +164,7 @@ class Actions(Struct, frozen=False):
         Return the offenders none of whose processes can be signalled: they are not targets, and others must not wait for them.
         """
         self._pod_index = pod_index
+        self._has_mps = any(device.mps is not Mps.OFF for device in inputs.devices)
         self._reported_at = {key: at for key, at in self._reported_at.items() if now - at < _QUIET_SECONDS[key[0]]}
         if self._logged:
             self._logged = {one for one in self._logged if one[1] in self.records.history.violations}
@@ -256,9 +258,19 @@ class Actions(Struct, frozen=False):
             self._evictions.request(facts, pod, is_forced=True)
 
     def _send_all(self, verdict: Terminate | Kill, signal: Signal, now: float) -> Mapping[Process, str]:
-        """Return the result for each process: a `SignalResult`, or `no-gpu`. The scope CONTAINER adds all that live now."""
+        """Return the result for each process: a `SignalResult`, or `no-gpu`. The scope CONTAINER adds all that live now.
+
+        In place of a process without a GPU those of its container are meant that have one open: its children keep its memory.
+        Under MPS none of them is killed: the server has not confirmed the end of any.
+        """
         answers = {process: self._send(process, signal, verdict.facts) for process in verdict.processes}
         if verdict.scope is KillScope.PROCESSES:
+            may_reach = signal is Signal.TERM or not self._has_mps
+            for spared in [process for process, answer in answers.items() if answer == _NO_GPU and may_reach]:
+                heirs = [one for one in self._rest(spared, answers) if self.processes.uses_gpu(one.pid) is not GpuUse.NO]
+                answers.update((one, self._deliver(one, signal, verdict.facts)) for one in heirs)
+                if heirs:
+                    del answers[spared]
             return answers
         for anchor in {process.cgroup: process for process in verdict.processes}.values():
             if isinstance(verdict, Terminate):

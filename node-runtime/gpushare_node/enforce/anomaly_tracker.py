@@ -39,7 +39,7 @@ _LASTING = frozenset(
 
 _BLIND = {
     AnomalyKind.MEMORY_UNKNOWN: "The driver does not report how much memory processes on {devices} use.",
-    AnomalyKind.DOUBTFUL: "Memory on {devices} is attributed to a process that has exited or has no GPU open; {holders}.",
+    AnomalyKind.DOUBTFUL: "Memory on {devices} is held of a process that exited before it was seen; {holders}.",
     AnomalyKind.UNRESOLVED: "No process on {devices} can be identified.",
 }
 """Why caps are not enforced on a device, in the order in which they are reported."""
@@ -115,7 +115,7 @@ class AnomalyTracker(Struct, frozen=False):
             devices = sorted(device for reason, device in lasting if reason is kind)
             if devices:
                 names = ", ".join(sorted(map(self._name, self._candidates)))
-                holders = f"it may be held by {names}" if names else "no container to which it was allocated has it open"
+                holders = f"it may be held by {names}" if names else "it was allocated to no container"
                 message = text.format(devices=", ".join(devices), holders=holders)
                 return reasons.ConditionReason.ENFORCEMENT_BLIND, message
         crowded = sorted(device for reason, device in lasting if reason is AnomalyKind.CROWDED)

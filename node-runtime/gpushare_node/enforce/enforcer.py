@@ -22,7 +22,6 @@ from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce.actions import Actions, MpsControl
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
 from gpushare_node.enforce.exemptions import FirstCaps, NodeAnnotations, WallClock
-from gpushare_node.enforce.holders import Holders
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
@@ -159,7 +158,6 @@ class Enforcer(Struct, frozen=False):
             dates=dates,
         )
         self._identities = Identities(adapters.processes, own_pid=os.getpid())
-        self._holders = Holders(processes=adapters.processes, identities=self._identities)
         self._records = KillLog(
             node=config.node, policy_digest=config.policy_digest, processes=adapters.processes, metrics=self.metrics
         )
@@ -193,21 +191,18 @@ class Enforcer(Struct, frozen=False):
         last = tuple(former.get(device.uuid, device) if device.is_pending else device for device in devices)
         pids = {row.pid for device in last for row in device.rows or ()}
         suspects = self._suspects()
-        identities = self._identities.recognise(pids, self.inventory.pod_index, suspects)
+        identities = self._identities.recognise(pids, self.inventory.pod_index, suspects, now)
         self.inventory.note_present(identities.values(), now)
         self.inventory.note_ended(self._identities.find_ended(), now)
         self._spans_node = self._spans_node or any(
             process.kind in (ProcessKind.TENANT, ProcessKind.SYSTEM) and process.container is not None
             for process in identities.values()
         )
-        # Pids of another namespace all look as if their processes had ended.
-        seen = devices if self._spans_node else ()
-        holders, doubtful = self._holders.find(seen, identities, self.inventory.grants, suspects, now)
         inputs = GuardInput(
             devices=devices,
             identities=identities,
-            holders=holders,
-            doubtful=doubtful,
+            # Pids of another namespace all look as if their processes had ended.
+            unseen=self._identities.unseen(now) if self._spans_node else frozenset(),
             grants=self.inventory.grants,
             terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(),

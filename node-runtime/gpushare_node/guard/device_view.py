@@ -118,19 +118,18 @@ def _view(place: str, device: Device, sifted: ProcessUsage, inputs: GuardInput) 
     orphans: list[Process] = []
     doubtful: dict[int, tuple[ContainerId, ...]] = {}
     unidentified: list[int | None] = []
+    candidates: tuple[ContainerId, ...] = ()
     for pid, used in uses.items():
         process = identities.get(pid)
-        holders = inputs.holders.get((pid, place)) if inputs.holders else None
-        if holders is not None and holders[0].container is not None:
-            container = holders[0].container
-            samples[container] = _add(samples.get(container, NO_SAMPLE), holders, used)
-        elif (pid, place) in inputs.doubtful:
-            unrecognised[pid], doubtful[pid] = None, inputs.doubtful[pid, place]
+        if pid in inputs.unseen and used != 0:
+            unrecognised[pid] = None
+            candidates = candidates or tuple(sorted(one for one, grant in inputs.grants.items() if place in grant.devices))
+            doubtful[pid] = candidates
         elif process is None or process.pid != pid:
             unrecognised[pid] = None
             unidentified.append(used)
         elif process.kind is _TENANT and process.container is not None:
-            samples[process.container] = _add(samples.get(process.container, NO_SAMPLE), (process,), used)
+            samples[process.container] = _add(samples.get(process.container, NO_SAMPLE), process, used)
             if pid in sifted.partial:
                 samples[process.container] = samples[process.container]._replace(is_whole=False)
         elif process.kind in (ProcessKind.TENANT, ProcessKind.UNKNOWN):
@@ -160,9 +159,8 @@ def _total(uses: Collection[int | None]) -> float:
 NO_SAMPLE = Sample(used_bytes=0, is_whole=True, processes=())
 
 
-def _add(sample: Sample, holders: tuple[Process, ...], used_bytes: int | None) -> Sample:
-    """Return the sample with the memory that these processes hold together."""
+def _add(sample: Sample, process: Process, used_bytes: int | None) -> Sample:
+    """Return the sample with one more process."""
     if used_bytes is None:
         return Sample(sample.used_bytes, False, sample.processes)
-    own = tuple([(process, used_bytes) for process in holders])
-    return Sample(sample.used_bytes + used_bytes, sample.is_whole, sample.processes + own)
+    return Sample(sample.used_bytes + used_bytes, sample.is_whole, (*sample.processes, (process, used_bytes)))

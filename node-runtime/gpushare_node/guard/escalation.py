@@ -1,9 +1,9 @@
 """Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
 
-First the processes that hold a container's memory are the target; if it offends again while a debt remains, or has an MPS
-server of its own, the whole container. A signal to processes requires that the container is over its cap and that they are
-verified in this cycle; if either is unknown, the step waits. A whole container that was sent SIGTERM is killed after its time
-whatever its processes did meanwhile: who restarts them would otherwise gain by it.
+First the processes that hold a container's memory are the target; if it offends again while a debt remains, has an MPS server
+of its own, or others keep the memory of a process that has ended, the whole container. A signal to processes requires that the
+container is over its cap and that they are verified in this cycle; if either is unknown, the step waits. A whole container that
+was sent SIGTERM is killed after its time whatever its processes did meanwhile: who restarts them would otherwise gain by it.
 
 Each container over its cap is a case of its own: none waits for another. `evaluate` decides who is an offender.
 """
@@ -78,9 +78,10 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     unit = offender.unit
     if not may_choose(offender, state):
         return
-    is_whole = offender.kills_whole()
+    processes = _holding(offender)
+    is_whole = offender.kills_whole() or any(process.is_gone for process in processes)
     scope = KillScope.CONTAINER if is_whole else KillScope.PROCESSES
-    processes = offender.sample.members if is_whole else _holding(offender)
+    processes = offender.sample.members if is_whole else processes
     if _are_in_flight(processes, state.targets):
         return
     state.choose(unit, offender.owner)
@@ -286,17 +287,15 @@ def _facts(
 def _is_listed(target: Target, view: DeviceView, inputs: GuardInput) -> bool:
     """Whether any process of the target still has a row of its own.
 
-    A row that cannot be identified may belong to the dying target; one whose memory others are known to hold does not.
+    A row that cannot be identified may belong to the dying target; one of a process that has ended long since does not.
     """
     present = _present(target, view)
     if present and (target.scope is KillScope.CONTAINER or not set(present).isdisjoint(target.processes)):
         return True
-    return any(
-        process.pid in view.uses
-        and (process.pid, view.device) not in inputs.holders
-        and inputs.identities.get(process.pid, process).start_time == process.start_time
-        for process in target.processes
-    )
+    listed = [
+        (process, inputs.identities.get(process.pid, process)) for process in target.processes if process.pid in view.uses
+    ]
+    return any(now.start_time == process.start_time and not now.is_gone for process, now in listed)
 
 
 def _are_in_flight(processes: tuple[Process, ...], targets: Mapping[Unit, Target]) -> bool:
@@ -307,19 +306,14 @@ def _are_in_flight(processes: tuple[Process, ...], targets: Mapping[Unit, Target
 
 
 def _holding(offender: Offender) -> tuple[Process, ...]:
-    """Return the processes that use most, as few as bring the container within its cap; of equal ones, the youngest first.
-
-    Processes that hold the same memory are returned together: it is freed when the last of them ends.
-    """
+    """Return the processes that use most, as few as bring the container within its cap; of equal ones, the youngest first."""
     members, rest = offender.sample.processes, offender.sample.used_bytes
-    is_shared = sum(used for _, used in members) > rest
     chosen: list[Process] = []
-    least = 0
     for process, used in sorted(members, key=lambda one: (one[1], one[0].start_time, one[0].pid), reverse=True):
-        if rest <= offender.cap.limit_bytes and not (is_shared and used == least):
+        if rest <= offender.cap.limit_bytes:
             break
         chosen.append(process)
-        rest, least = rest - used, used
+        rest -= used
     return tuple(chosen)
 
 

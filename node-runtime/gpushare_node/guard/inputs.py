@@ -48,7 +48,8 @@ class Process(Struct):
     """An identified process: two are the same process only if all fields are equal.
 
     `start_time` is in clock ticks since boot and distinguishes a reused pid. exec changes none of the fields, so a target
-    cannot lose its identity. `container` is None outside pods and if it could not be determined.
+    cannot lose its identity. `container` is None outside pods and if it could not be determined. `is_gone`: it has ended, and
+    the driver still lists its memory, which its children or open files keep: it ends with the whole container.
     """
 
     pid: int
@@ -56,10 +57,7 @@ class Process(Struct):
     cgroup: str
     container: ContainerId | None = None
     kind: ProcessKind = ProcessKind.UNKNOWN
-
-
-Row = tuple[int, str]
-"""A pid on one device: a GPU's uuid, or a MIG instance's."""
+    is_gone: bool = False
 
 
 class CapAction(Enum):
@@ -111,18 +109,16 @@ class Grant(Struct):
 class GuardInput(Struct):
     """Everything that is known in one cycle. What is missing is unknown, and the guard takes no step on unknown data.
 
-    `identities` may lack pids: they ended, or could not be read. `holders`: the processes, all of one container, that hold the
-    memory of a row whose pid does not hold it itself; `doubtful`: the containers, none or several, that may hold that of
-    another row. `grants` lacks containers that the API has not shown yet.
-    `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers whose pods
-    could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if not, it is
-    unknown which container is a stray, and no `stray_cap` applies.
+    `identities` may lack pids: they could not be read. `unseen` are those that ended before they were ever read, or that have
+    passed to another container meanwhile: whose their memory is cannot be known. `grants` lacks containers that the API has not
+    shown yet. `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers
+    whose pods could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if
+    not, it is unknown which container is a stray, and no `stray_cap` applies.
     """
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
-    holders: Mapping[Row, tuple[Process, ...]] = field(default_factory=dict)
-    doubtful: Mapping[Row, tuple[ContainerId, ...]] = field(default_factory=dict)
+    unseen: frozenset[int] = frozenset()
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
     terminated_clients: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()

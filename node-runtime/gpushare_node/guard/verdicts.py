@@ -60,7 +60,7 @@ class AnomalyKind(Enum):
     SPARED = "the container is within its cap again"
     LOST = "the chosen processes can no longer be verified"
     OVERDUE = "the container is still over its cap, although it should have been terminated by now"
-    DOUBTFUL = "memory of a process that has exited, or has no GPU open, may be held by several containers, or by none"
+    DOUBTFUL = "memory is held of a process that exited before it was seen: whose it is cannot be known"
     STUCK = "a process that SIGKILL does not end (D state) still holds the device"
 
 

@@ -35,7 +35,7 @@ from tests.node.enforce.enforcement import (
     tenancy_text,
 )
 from tests.node.enforce.enforcement import policy as policy_of
-from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, UNKNOWN, HostileNode
+from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, HostileNode
 from tests.support.process_fixtures import MemoryFiles, MemoryProc, systemd_path
 
 _ENDED_SECONDS = 60
@@ -98,7 +98,6 @@ class EnforcementFuzz(HostileNode):
     sent: dict[str, int] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
     raw: int = 0
-    open_in: set[frozenset[Any]] = field(default_factory=set)
     confirmed: set[Process] = field(default_factory=set)
     defied: list[float] = field(default_factory=list)
     waited: float = 0.0
@@ -108,7 +107,6 @@ class EnforcementFuzz(HostileNode):
 
     """`ended`: when a whole container, by its cgroup, was last being ended while it was over its cap.
 
-    `open_in`: the homes that have a GPU open, at each moment of this cycle.
     `waited`: for how many cycles that prove it the defiant one has been over its cap while its GPU was free and nothing paused
     the node: their list and the one before are true. `unproven` counts the others in which it was over.
     `defied`: that, whenever it ended. `trace` has a line for each cycle since it began, `longest_trace` those of the longest
@@ -163,11 +161,7 @@ class EnforcementFuzz(HostileNode):
         """Between judgement and signal, things happen too."""
         if self.rng.random() < 0.2 and pid != self.pids[0]:
             self.born(pid) if self.rng.random() < 0.5 else self.move(pid)
-            self.note_open()
         return self._uses_gpu(pid)
-
-    def note_open(self) -> None:
-        self.open_in.add(frozenset(being.home for being in self.beings.values() if being.has_gpu))
 
     def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Only who ends a whole container asks for all that lives in it."""
@@ -255,20 +249,12 @@ class EnforcementFuzz(HostileNode):
         return frozenset(GPUS) if self.admission == "deny" else self.given[home]
 
     def used_mib(self, home: int, gpu: str) -> float:
-        """What the container uses there, if the list is taken at its word.
-
-        What is listed for no process of the node's is its, too, if nobody else could have held it at some moment.
-        """
+        """What the container uses there, if the list is taken at its word."""
         uses: dict[int, int] = {}
-        is_heir = any(self._may_hold(homes, gpu) <= {home} for homes in self.open_in)
         for row in self.shown[gpu]:
-            if self.homes.get(row.pid, home if is_heir else None) == home:
+            if self.homes.get(row.pid) == home:
                 uses[row.pid] = max(uses.get(row.pid, 0), row.used_bytes or 0)
         return sum(uses.values()) / MIB
-
-    def _may_hold(self, homes: frozenset[Any], gpu: str) -> set[Any]:
-        """Those of the homes that may hold what is listed for a pid of nobody: this GPU is theirs, or that is unknown."""
-        return {home for home in homes if home in UNKNOWN or gpu in self.given.get(home, ())}
 
     def cycle(self) -> None:
         """Life goes on, and the watch looks."""
@@ -277,8 +263,6 @@ class EnforcementFuzz(HostileNode):
         is_over = self.clock.time % 8 < 6
         self.beings[self.pids[0]].uses = {min(self.given[RESTARTING]): 9000 if is_over else 300}
         self.homes = {pid: being.home for pid, being in self.beings.items()}
-        self.open_in.clear()
-        self.note_open()
         self.clock.time += 1
         self.last_shown.update((one.uids[0], one) for one in self.list.known)
         self.enforcer.cycle()

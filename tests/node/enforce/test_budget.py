@@ -1,11 +1,13 @@
 """A full node costs in proportion to its processes. `make bench` has the figures; this only stops a blow-up."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.procs.processes import ProcessIdentity
+from gpushare_node.enforce.identities import ROUNDS
 from tests.node.enforce.enforcement import EnforcementFixture, container_id, pod_uid
 from tests.support import scale
 from tests.support.costs import grows_in_line
@@ -53,3 +55,28 @@ def show(fake_nvml: FakeNvml, used_mib: int, each: int) -> None:
         fake_nvml.unattributed(gpu, used_mib)
         mine = range(first + gpu, first + GPUS * each, GPUS)
         fake_nvml.put_raw(gpu, [(pid, used_mib << 20, NO_INSTANCE, NO_INSTANCE) for pid in mine])
+
+
+def test_rows_of_ended_processes_cost_one_look_each(enforcement: EnforcementFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no search, however many processes the tenants have that the driver does not list."""
+    listed, dead = range(PID, PID + 120), range(PID + 120, PID + 140)
+    enforcement.admit(0, "pod-0")
+    for pid in (*listed, *dead, *range(PID + 140, PID + 300)):
+        enforcement.fake_proc.show(pid, systemd_path(pod_uid(0), container_id(0)))
+        enforcement.fake_proc.fake(pid, "stat", stat_line(pid))
+    enforcement.fake_nvml.put_raw(0, [(pid, 8 << 20, NO_INSTANCE, NO_INSTANCE) for pid in (*listed, *dead)])
+    enforcement.run(3)
+    for pid in dead:
+        enforcement.fake_proc.hide(pid)
+    enforcement.run(ROUNDS)
+    looked: list[int] = []
+    look = enforcement.processes.look
+
+    def count(pids: Iterable[int]) -> Mapping[int, ProcessIdentity]:
+        looked.extend(own := list(pids))
+        return look(own)
+
+    monkeypatch.setattr(enforcement.processes, "look", count)
+    enforcement.run(ROUNDS)
+    assert len(looked) <= (len(dead) + 1) * ROUNDS + len(listed)
+    assert "GPUMemoryOverCap" not in enforcement.told.reasons("pod-0")

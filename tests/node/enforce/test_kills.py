@@ -197,12 +197,12 @@ def test_a_refused_signal_is_reported_and_not_tried_again_for_a_while(
 def test_process_without_a_mapped_gpu_is_not_signalled(enforcement: EnforcementFixture) -> None:
     pid = enforcement.admit_and_begin(1, "innocent", 5000)
     enforcement.fake_proc.fake(pid, "maps", "7f0000000000-7f0000001000 r--p 00000000 08:01 1 /usr/lib/libc.so.6\n")
-    enforcement.run(70)
+    enforcement.run(110)
     assert lives(pid)
     reason = enforcement.enforcer.reason()
     assert reason is not None
-    assert reason[0] is ConditionReason.ENFORCEMENT_BLIND
-    assert "no container to which it was allocated has it open" in reason[1]
+    assert reason[0] is ConditionReason.CAP_EXCEEDED
+    assert "team/innocent, container main" in reason[1]
 
 
 @pytest.mark.failure_case(66)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpushare_node.guard.evaluate import evaluate
-from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind, Row, Settings
+from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
 from gpushare_node.guard.verdicts import (
@@ -59,8 +59,7 @@ class Node:
     mps: Mps = Mps.OFF
     used: dict[str, dict[int, int | None]] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
-    holders: dict[Row, tuple[Process, ...]] = field(default_factory=dict)
-    doubtful: dict[Row, tuple[ContainerId, ...]] = field(default_factory=dict)
+    unseen: frozenset[int] = frozenset()
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
     terminated: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
@@ -95,8 +94,7 @@ class Node:
         inputs = GuardInput(
             devices=read,
             identities=dict(self.processes),
-            holders=dict(self.holders),
-            doubtful=dict(self.doubtful),
+            unseen=self.unseen,
             grants=dict(self.grants),
             terminated_clients=self.terminated,
             unevictable=self.unevictable,

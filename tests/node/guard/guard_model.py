@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+from gpushare_node.contract.struct import replace
 from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.inputs import Cap, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind, Settings
 from gpushare_node.guard.process_list import Device, ProcessEntry
@@ -25,13 +26,13 @@ EXIT_SECONDS = 5
 
 @dataclass(kw_only=True, eq=False)
 class Member:
-    """A process of the model. `holder` has the memory that is listed for it, once it has ended itself."""
+    """A process of the model. `is_left`: it has ended itself, and others of its container keep the memory listed for it."""
 
     process: Process
     device: str
     used: int = LOW
     heeds: bool = False
-    holder: Process | None = None
+    is_left: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -154,10 +155,7 @@ class GuardModel:
             container = self.container(actor, "pod", run)
             member = self.start(actor, container, HIGH)
             yield from self.wait(4)
-            self.pids += 1
-            member.holder = Process(
-                pid=self.pids, start_time=self.pids, cgroup=member.process.cgroup, container=container, kind=ProcessKind.TENANT
-            )
+            member.is_left = True
             while self.lives_on(member):
                 yield
             yield from self.wait(10)
@@ -214,10 +212,11 @@ class GuardModel:
         self.now += seconds
         devices = tuple(self.device(f"GPU-{gpu}") for gpu in range(self.gpus))
         known = {
-            pid: one.process for pid, one in self.members.items() if one.holder is None and self.rng.random() >= self.noise / 20
+            pid: replace(one.process, is_gone=one.is_left)
+            for pid, one in self.members.items()
+            if one.is_left or self.rng.random() >= self.noise / 20
         }
-        holders = {(pid, one.device): (one.holder,) for pid, one in self.members.items() if one.holder is not None}
-        inputs = GuardInput(devices=devices, identities=known, holders=holders, grants=dict(self.grants))
+        inputs = GuardInput(devices=devices, identities=known, grants=dict(self.grants))
         verdicts, self.history = evaluate(inputs, self.history, self.now, self.settings)
         orders = [verdict for verdict in verdicts if isinstance(verdict, Terminate | Kill)]
         for order in orders:
@@ -257,7 +256,7 @@ class GuardModel:
         elif isinstance(order, Terminate) and order.scope is KillScope.CONTAINER:
             self.asked[container] = self.now
         for pid, one in tuple(self.members.items()):
-            is_meant = (one.holder or one.process) in order.processes
+            is_meant = one.process in order.processes and not one.is_left
             is_whole = order.scope is KillScope.CONTAINER and one.process.container == container
             is_asked = isinstance(order, Terminate) and is_whole
             if (is_meant and (isinstance(order, Kill) or one.heeds)) or (is_asked and one.heeds):

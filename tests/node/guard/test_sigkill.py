@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpushare_node.guard.verdicts import AnomalyKind, CapState, Kill
+from gpushare_node.contract.struct import replace
+from gpushare_node.guard.verdicts import AnomalyKind, CapState, Kill, KillScope
 from tests.node.guard.guard_fixture import GIB, GPU, OTHER, Node, reasons, signalled, states, steps, tenant, terminated
 
 
@@ -53,19 +54,32 @@ def test_killed_process_counts_as_exited_despite_memory_held_by_others() -> None
     node.run(tenant(501), GIB)
     node.until(Kill)
     node.end(500)
-    node.used[GPU][77], node.holders[77, GPU] = GIB, (tenant(600, "b"),)
+    node.used[GPU][77], node.processes[77] = GIB, replace(tenant(77, "b"), is_gone=True)
     assert AnomalyKind.GONE in reasons(node.cycle())
 
 
 @pytest.mark.failure_case(89)
-def test_killed_process_still_holding_memory_has_not_exited() -> None:
+def test_memory_of_an_ended_process_ends_with_its_whole_container() -> None:
     node = Node()
     node.run(tenant(501), GIB)
-    node.used[GPU][77], node.holders[77, GPU] = 9 * GIB, (tenant(500),)
-    node.until(Kill)
+    node.used[GPU][77], node.processes[77] = 9 * GIB, replace(tenant(77), is_gone=True)
+    killed = node.until(Kill)
+    assert isinstance(killed, Kill)
+    assert killed.scope is KillScope.CONTAINER
     assert AnomalyKind.GONE not in reasons(node.cycles(20))
-    del node.holders[77, GPU]
+    node.end(77, 501)
     assert AnomalyKind.GONE in reasons(node.cycle())
+
+
+@pytest.mark.failure_case(89)
+def test_a_killed_process_whose_memory_others_keep_is_followed_by_its_whole_container() -> None:
+    node = terminated()
+    node.until(Kill)
+    node.processes[500] = replace(node.processes[500], is_gone=True)
+    assert AnomalyKind.GONE in reasons(node.cycle())
+    killed = node.until(Kill)
+    assert isinstance(killed, Kill)
+    assert killed.scope is KillScope.CONTAINER
 
 
 @pytest.mark.failure_case(89)

@@ -229,14 +229,6 @@ class LinuxProcesses(Processes):
         stat = self._files.stat(pid)
         return pid in self._files.pids() if stat is None else not stat.has_ended()
 
-    def unreaped(self, pid: int) -> ProcessIdentity | None:
-        """Return the identity of a zombie; None if it is none, or is shown in the root cgroup, as under cgroup v1."""
-        stat, text = self._files.stat(pid), self._files.cgroup(pid)
-        if stat is None or text is None or not stat.has_ended():
-            return None
-        seen = _seen(pid, stat, locate(text, self._own))
-        return None if seen.cgroup in {"", "/"} else seen
-
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot: cgroup v1, or no access to it."""
         found = locate(f"0::{seen.cgroup}", self._own).candidates

@@ -102,16 +102,8 @@ class Processes(Protocol):
         """Return every living process that is in a pod."""
         ...
 
-    def is_living(self, pid: int) -> bool:
-        """Whether a process, readable or not, has this pid and is no zombie."""
-        ...
-
     def lacks_fabric_manager(self) -> bool:
         """Whether the host certainly has NVSwitches, and no living process that is the fabric manager."""
-        ...
-
-    def unreaped(self, pid: int) -> ProcessIdentity | None:
-        """Return the identity of a zombie; None if it is none, or no longer shows its cgroup, as under cgroup v1."""
         ...
 
     def kill_group(self, seen: ProcessIdentity) -> bool:

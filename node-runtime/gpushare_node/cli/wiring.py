@@ -239,7 +239,7 @@ class EnforcerFactory(Struct, frozen=False):
             backend=backend_of(policy, self.api, run.clock),
             node_annotations=node_annotations,
             is_served=is_driver_served,
-            mps=_mps(pods, self.tenants, policy) if policy.mode.has_daemon and not policy.observes else None,
+            mps=_mps(policy) if policy.mode.has_daemon and not policy.observes else None,
         )
         settings = replace(DEFAULTS, dry_run=self.dry_run or policy.observes, interval_seconds=self.interval_seconds)
         config = EnforcerConfig(policy=policy, policy_digest=digest, node=run.node, settings=settings, rights=own_rights())
@@ -276,13 +276,9 @@ def machine(api: NodeApi | None, tenants: TenancyFile, policy: Policy | None) ->
     )
 
 
-def _mps(pods: "SomePods", tenants: TenancyFile, policy: Policy) -> HostMpsControl:
+def _mps(policy: Policy) -> HostMpsControl:
     """Return the MPS control for the work queue's thread, with its own reader of /proc, not shared with the enforcer."""
-    return HostMpsControl(
-        LinuxProcesses(),
-        is_system=lambda seen: _is_system(seen, pods.pods(), tenants.find()),
-        resources={share.resource for share in policy.shares},
-    )
+    return HostMpsControl(LinuxProcesses(), resources={share.resource for share in policy.shares})
 
 
 def _is_system(seen: ProcessIdentity, pods: Iterable[PodView], tenancy: Tenancy) -> bool:

@@ -1,14 +1,14 @@
 """Actions: carries out the guard's steps against offenders. The only place from which a tenant's process is signalled.
 
 It decides on no step itself, but skips a signal if the pid was reused, or the process has no GPU or must not be signalled.
-Reporting never delays a step, and no step waits for the API server or for MPS.
+Reporting never delays a step, and no step waits for the API server.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from gpushare_node.adapters.kube.cluster import Cluster, ClusterError, Event, EventType, Eviction, PodView
 from gpushare_node.adapters.procs.processes import GpuUse, Processes, ProcessIdentity, Signal, SignalResult
@@ -27,7 +27,6 @@ from gpushare_node.guard.verdicts import (
     Kill,
     KillScope,
     Terminate,
-    TerminateClient,
     Verdict,
     ViolationDetails,
     Warn,
@@ -109,37 +108,12 @@ _QUIET_SECONDS = {EventReason.OVER_CAP: 60, EventReason.EVICTED: 300, EventReaso
 _NO_GPU = "no-gpu"
 
 
-class MpsControl(Protocol):
-    """The MPS daemons of this node, implemented in `adapters.procs.mps`. For one thread: that of its work queue."""
-
-    def state(self) -> Mps:
-        """Return whether MPS runs here, and whether it answers."""
-        ...
-
-    def limit_mib(self, device: int | str) -> int | None:
-        """Return how much one client process may allocate on a device; None: no limit, or not known."""
-        ...
-
-    def faults(self) -> frozenset[str]:
-        """Return which servers serve no client although their daemon answers, and why."""
-        ...
-
-    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        """Have the daemon terminate these clients; return those for which it confirmed."""
-        ...
-
-
 class Actions(Struct, frozen=False):
-    """Carries out the guard's verdicts. `mps` None: the control program cannot be reached.
-
-    MPS has a work queue of its own: terminating a client must not wait for an API server that does not answer.
-    """
+    """Carries out the guard's verdicts."""
 
     processes: Processes
     cluster: Cluster
-    mps: MpsControl | None
     queue: WorkQueue
-    mps_queue: WorkQueue
     metrics: EnforcementMetrics
     records: KillLog
     denied_at: float | None = None
@@ -150,8 +124,6 @@ class Actions(Struct, frozen=False):
     _has_mps: bool = False
     _logged: set[tuple[EventReason, Unit]] = field(default_factory=set)
     """What a dry run has logged of violations that last."""
-    _confirmed: SimpleQueue[Process] = field(default_factory=SimpleQueue)
-    _terminated: frozenset[Process] = frozenset()
     _emptying: dict[str, tuple[Process, float]] = field(default_factory=dict)
     """A process of each container that is being killed, by cgroup, and since when."""
 
@@ -181,9 +153,6 @@ class Actions(Struct, frozen=False):
                     signal = Signal.TERM if isinstance(verdict, Terminate) else Signal.KILL
                     if not self._signal(verdict, signal, inputs, now):
                         out_of_reach.add(verdict.facts.unit)
-                case TerminateClient():
-                    if not verdict.facts.dry_run and self.mps is not None:
-                        self.mps_queue.send(partial(self._terminate_all, self.mps, verdict.processes))
                 case Evict():
                     pod = self._pod_index.find(verdict.facts.unit.container)
                     if verdict.facts.dry_run:
@@ -195,14 +164,6 @@ class Actions(Struct, frozen=False):
                 case _:
                     assert_never(verdict)
         return frozenset(out_of_reach)
-
-    def confirm(self, present: Iterable[Process]) -> frozenset[Process]:
-        """Return the MPS clients among these whose end MPS has confirmed: input of the next evaluation."""
-        while not self._confirmed.empty():
-            self._terminated |= {self._confirmed.get()}
-        if self._terminated:
-            self._terminated &= frozenset(present)
-        return self._terminated
 
     def unevictable(self) -> frozenset[ContainerId]:
         """Return the containers whose pods could not be evicted."""
@@ -233,7 +194,9 @@ class Actions(Struct, frozen=False):
         record = self.records.open(facts, verdict.processes, inputs, self._pod_index, now)
         answers = self._send_all(verdict, signal, now)
         if SignalResult.DENIED.value in answers.values():
-            self._evict_instead(facts, now)
+            self.denied_at = now
+        if _FORBIDDEN.intersection(answers.values()):
+            self._delete_instead(facts)
         self.records.note(record, signal.value, answers, now)
         pids = tuple(process.pid for process, answer in answers.items() if answer == SignalResult.SENT.value)
         if pids and not (isinstance(verdict, Kill) and verdict.is_repeated):
@@ -250,9 +213,8 @@ class Actions(Struct, frozen=False):
                 )
         return not _OBSTACLES.keys() >= set(answers.values())
 
-    def _evict_instead(self, facts: ViolationDetails, now: float) -> None:
-        """Evict the pod instead: a security module refused the signal, and will refuse the next."""
-        self.denied_at = now
+    def _delete_instead(self, facts: ViolationDetails) -> None:
+        """Delete the pod instead: the signal was refused, and so will the next be."""
         pod = self._pod_index.find(facts.unit.container)
         if pod is not None and not facts.dry_run:
             self._evictions.request(facts, pod, is_forced=True)
@@ -319,11 +281,6 @@ class Actions(Struct, frozen=False):
             return SignalResult.SENT.value
         return self.processes.send(as_seen(process), signal).value
 
-    def _terminate_all(self, mps: MpsControl, processes: tuple[Process, ...]) -> None:
-        """On the thread of the MPS work queue."""
-        for process in mps.terminate(processes):
-            self._confirmed.put(process)
-
     def _report_evictions(self, now: float) -> None:
         """Report the answers to eviction requests."""
         for facts, answer, is_forced in self._evictions.update():
@@ -356,6 +313,9 @@ _REFUSALS = {
     None: "the API server does not answer",
 }
 """Why a pod was not evicted, for messages."""
+
+_FORBIDDEN = frozenset({SignalResult.DENIED.value, SignalResult.REFUSED.value})
+"""What no signal can end."""
 
 _OBSTACLES = {
     SignalResult.REFUSED.value: ("no-permission", "the runtime lacks the permission to signal it (capability KILL)"),

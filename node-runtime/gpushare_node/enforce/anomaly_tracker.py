@@ -165,9 +165,6 @@ class AnomalyTracker(Struct, frozen=False):
                     )
             case AnomalyKind.CROWDED | AnomalyKind.CONTRADICTED:
                 self._report_pause(report, now)
-            case AnomalyKind.MPS_REFUSED:
-                if self._is_news((AnomalyKind.MPS_REFUSED, report.unit), now):
-                    self.metrics.suppressed.add("mps")
             case _:
                 pass
 

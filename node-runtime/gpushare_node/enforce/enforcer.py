@@ -19,13 +19,13 @@ from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.worker import WorkQueue
-from gpushare_node.enforce.actions import Actions, MpsControl
+from gpushare_node.enforce.actions import Actions
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
 from gpushare_node.enforce.exemptions import FirstCaps, NodeAnnotations, WallClock
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
-from gpushare_node.enforce.limit_tiers import LimitTiers
+from gpushare_node.enforce.limit_tiers import LimitTiers, MpsControl
 from gpushare_node.enforce.metrics import CycleReading, EnforcementMetrics
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.evaluate import evaluate
@@ -164,9 +164,7 @@ class Enforcer(Struct, frozen=False):
         self._actions = Actions(
             processes=adapters.processes,
             cluster=adapters.cluster,
-            mps=adapters.mps,
             queue=self.queue,
-            mps_queue=self.mps_queue,
             metrics=self.metrics,
             records=self._records,
         )
@@ -204,7 +202,6 @@ class Enforcer(Struct, frozen=False):
             # Pids of another namespace all look as if their processes had ended.
             unseen=self._identities.unseen(now) if self._spans_node else frozenset(),
             grants=self.inventory.grants,
-            terminated_clients=self._actions.confirm(identities.values()),
             unevictable=self._actions.unevictable(),
             is_allocation_known=self.inventory.is_allocation_known,
         )

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
+from typing import Protocol
 
 from gpushare_node.contract.policy import Mechanism, Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.core.worker import WorkQueue
-from gpushare_node.enforce.actions import MpsControl
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, GuardInput, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps
@@ -47,6 +47,19 @@ class CgroupLimit(Struct):
 
     device: str
     cgroup: str
+
+
+class MpsControl(Protocol):
+    """The MPS daemons of this node, implemented in `adapters.procs.mps`. For one thread: that of its work queue."""
+
+    def state(self) -> Mps:
+        """Return whether MPS runs here, and whether it answers."""
+
+    def limit_mib(self, device: int | str) -> int | None:
+        """Return how much one client process may allocate on a device; None: no limit, or not known."""
+
+    def faults(self) -> frozenset[str]:
+        """Return which servers serve no client although their daemon answers, and why."""
 
 
 class LimitTiers(Struct, frozen=False):

@@ -77,7 +77,7 @@ class Violation(NamedTuple):
     when it was last over, `samples` the number of samples over the cap, `over_seconds` the time between them that became a
     debt, paid or not; `has_paused`: whether it was within its cap in between.
     `cap` is the cap that was exceeded. `offences`: how often targets were selected in it while debts remained; `due_at`: since
-    when its action is due. `is_on_fallback`: only the MPS fallback may follow. `is_settled`: no step follows for now, because
+    when its action is due. `is_settled`: no step follows for now, because
     a dry run has reported each, or no signal reaches it.
     """
 
@@ -94,7 +94,6 @@ class Violation(NamedTuple):
     due_at: float | None = None
     warned_at: float | None = None
     evicted_at: float | None = None
-    is_on_fallback: bool = False
     is_settled: bool = False
 
     @property
@@ -127,9 +126,7 @@ class Violation(NamedTuple):
     def restarted(self, now: float, settings: Settings) -> "Violation":
         """Return the violation with its grace started again."""
         debt = self.debt._replace(seconds=min(self.debt.seconds, settings.warn_seconds))
-        return self._replace(
-            since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_on_fallback=False, is_settled=False
-        )
+        return self._replace(since=now, debt=debt, due_at=None, warned_at=None, evicted_at=None, is_settled=False)
 
     def rest_seconds(self, namespace: Debt, settings: Settings) -> float:
         """Return how many more seconds it may stay over its cap; 0 if its cap's action is due.

@@ -1,4 +1,4 @@
-"""Selects targets and escalates against them: SIGTERM, for MPS clients terminate_client, SIGKILL, each after its timeout.
+"""Selects targets and escalates against them: SIGTERM, and SIGKILL after its timeout.
 
 First the processes that hold a container's memory are the target; if it offends again while a debt remains, has an MPS server
 of its own, or others keep the memory of a process that has ended, the whole container. A signal to processes requires that the
@@ -25,7 +25,6 @@ from gpushare_node.guard.verdicts import (
     KillScope,
     Next,
     Terminate,
-    TerminateClient,
     ViolationDetails,
 )
 
@@ -48,7 +47,7 @@ class Offender(NamedTuple):
     is_unevictable: bool = False
 
     def is_mps(self) -> bool:
-        """Whether its processes must not simply be killed: under the platform's MPS every process is treated as a client."""
+        """Whether its pod is evicted instead: a signal to a client of the platform's MPS can end every other client."""
         return self.view.mps is not Mps.OFF and not self.is_unevictable
 
     def kills_whole(self) -> bool:
@@ -85,14 +84,11 @@ def select_targets(offender: Offender, state: CycleState) -> None:
     if _are_in_flight(processes, state.targets):
         return
     state.choose(unit, offender.owner)
-    is_mps = offender.is_mps()
-    following = Next.TERMINATE_CLIENT if is_mps else Next.KILL
-    facts = offender.facts(state, following, state.settings.exit_seconds)
+    facts = offender.facts(state, Next.KILL, state.settings.exit_seconds)
     state.targets[unit] = Target(
         unit=unit,
         processes=processes,
         scope=scope,
-        is_mps=is_mps,
         facts=facts,
         violation_since=offender.violation.since,
         step=Step.TERM_SENT,
@@ -120,7 +116,6 @@ def end_at_once(offender: Offender, state: CycleState) -> None:
         unit=unit,
         processes=processes,
         scope=KillScope.CONTAINER,
-        is_mps=False,
         facts=facts,
         violation_since=offender.violation.since,
         step=Step.TERM_SENT,
@@ -138,39 +133,31 @@ def may_choose(offender: Offender, state: CycleState) -> bool:
     return state.paused_since is None and not state.settings.is_ending
 
 
-def use_fallback(unit: Unit, state: CycleState) -> None:
-    """Stop terminating MPS clients for this violation: the fallback follows, and never a plain SIGKILL."""
-    state.targets.pop(unit, None)
-    if unit in state.violations:
-        state.violations[unit] = state.violations[unit]._replace(is_on_fallback=True)
-
-
 def advance(target: Target, view: DeviceView | None, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
     """Take the target's next step. `view` is None if its device cannot be trusted now, `offender` if it is not surely over."""
     has_left = view is not None and not _is_listed(target, view, inputs)
     match target.step:
-        case Step.TERM_SENT | Step.CLIENT_SENT if target.scope is KillScope.CONTAINER:
-            if view is not None or not target.is_mps:
-                _escalate(target, _present(target, view), view, offender, inputs, state)
+        case Step.TERM_SENT if target.scope is KillScope.CONTAINER:
+            _escalate(target, _present(target, view), view, offender, inputs, state)
         case _ if has_left:
             _end(target, AnomalyKind.GONE, state)
         case Step.KILL_SENT | Step.STUCK:
-            _persist(target, offender, inputs, state)
-        case Step.TERM_SENT | Step.CLIENT_SENT:
+            _persist(target, offender, state)
+        case Step.TERM_SENT:
             _after_sigterm(target, view, offender, inputs, state)
         case _:
             assert_never(target.step)
 
 
-def _persist(target: Target, offender: Offender | None, inputs: GuardInput, state: CycleState) -> None:
+def _persist(target: Target, offender: Offender | None, state: CycleState) -> None:
     """Continue with a target that was sent SIGKILL: repeat the signal at intervals, and report that it has no effect."""
     settings, unit = state.settings, target.unit
     is_due = state.now - target.step_at >= settings.stuck_seconds
     if is_due and offender is not None and target.is_for(offender.violation):
         verified = _verify(target, offender)
-        if verified and (not offender.is_mps() or inputs.terminated_clients.issuperset(verified)):
+        if verified and not offender.is_mps():
             facts = offender.facts(state, Next.NOTHING, None)
-            state.verdicts.append(Kill(facts=facts, processes=verified, scope=_kill_scope(target), is_repeated=True))
+            state.verdicts.append(Kill(facts=facts, processes=verified, scope=target.scope, is_repeated=True))
             target = replace(target, processes=verified, facts=facts, step_at=state.now, kills=target.kills + 1)
     since = state.now - target.killed_at
     if target.kills >= _KILLS_UNTIL_STUCK or since >= _KILLS_UNTIL_STUCK * settings.stuck_seconds:
@@ -225,45 +212,19 @@ def _escalate(  # noqa: PLR0913, PLR0917 - everything that the step depends on
     inputs: GuardInput,
     state: CycleState,
 ) -> None:
-    """Take the step after SIGTERM, or terminate_client. `offender` None, for a whole container: it is not surely over now."""
-    settings, waited = state.settings, state.now - target.step_at
-    is_mps = (target.is_mps or (view is not None and view.mps is not Mps.OFF)) and not (offender and offender.is_unevictable)
-    if is_mps and not verified:
-        # There is no client whose end a server could confirm.
-        if view is not None and not _is_listed(target, view, inputs):
-            _end(target, AnomalyKind.GONE, state)
-        elif waited > settings.stale_seconds:
-            _end(target, AnomalyKind.LOST, state)
-    elif target.step is Step.CLIENT_SENT:
-        if settings.dry_run or inputs.terminated_clients.issuperset(verified):
-            _kill(target, verified, offender, state)
-        elif waited >= settings.client_seconds:
-            use_fallback(target.unit, state)
-    elif waited < settings.exit_seconds:
-        return
-    elif not is_mps:
+    """Take the step after SIGTERM. `offender` None, for a whole container: it is not surely over now."""
+    is_mps = view is not None and view.mps is not Mps.OFF and target.unit.container not in inputs.unevictable
+    if is_mps:
+        _end(target, AnomalyKind.LOST, state)
+    elif state.now - target.step_at >= state.settings.exit_seconds:
         _kill(target, verified, offender, state)
-    elif view is not None and view.mps is Mps.REACHABLE:
-        facts = _facts(target, offender, state, Next.KILL, settings.client_seconds)
-        state.targets[target.unit] = replace(target, is_mps=True, facts=facts, step=Step.CLIENT_SENT, step_at=state.now)
-        state.verdicts.append(TerminateClient(facts=facts, processes=verified))
-    else:
-        use_fallback(target.unit, state)
-
-
-def _kill_scope(target: Target) -> KillScope:
-    """Return the scope of SIGKILL: under the platform's MPS only those whose end its server has confirmed.
-
-    Others of the container may be its clients by now.
-    """
-    return KillScope.PROCESSES if target.is_mps else target.scope
 
 
 def _kill(target: Target, verified: tuple[Process, ...], offender: Offender | None, state: CycleState) -> None:
     """Take the last step. A dry run ends here: no process was killed, so none will exit."""
     facts = _facts(target, offender, state, Next.NOTHING, None)
     processes = verified or target.processes
-    state.verdicts.append(Kill(facts=facts, processes=processes, scope=_kill_scope(target)))
+    state.verdicts.append(Kill(facts=facts, processes=processes, scope=target.scope))
     if state.settings.dry_run:
         state.targets.pop(target.unit, None)
         violation = state.violations.get(target.unit)

@@ -13,7 +13,7 @@ from gpushare_node.guard.debts import Violation, owes_most
 from gpushare_node.guard.device_view import NO_SAMPLE, DeviceView, Level, Sample, Unit, level, view_device
 from gpushare_node.guard.escalation import Offender, advance, end_at_once, may_choose, select_targets
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, Grant, GuardInput, ProcessKind, Settings
-from gpushare_node.guard.process_list import Device, Mps, RejectReason, Uses
+from gpushare_node.guard.process_list import Device, RejectReason, Uses
 from gpushare_node.guard.state import CycleState, GuardState, NamespaceKey, Step
 from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, CapState, ContainerStatus, Evict, Next, Verdict, Warn
 
@@ -28,9 +28,6 @@ _WITHIN, _OVER, _UNKNOWN, _OK = Level.WITHIN, Level.OVER, Level.UNKNOWN, CapStat
 
 _ENDING = frozenset({CapAction.KILL, CapAction.EVICT})
 """The actions that end something."""
-
-_OFFENCES_UNTIL_EVICTION = 2
-"""Under MPS: processes are terminated at the first offence; the whole container is sent SIGTERM at the second."""
 
 _SEVERAL_NAMESPACES = 2
 """Containers of so many that are over at once may be a fault of the rows: one that is so likely harms every tenant."""
@@ -242,11 +239,8 @@ def _act(offender: Offender, state: CycleState) -> None:
         return
     if action is CapAction.EVICT and offender.is_unevictable:
         action = CapAction.KILL
-    elif action is CapAction.KILL and _starts_clients_anew(offender, violation, state):
+    elif action is CapAction.KILL and offender.is_mps():
         action = CapAction.EVICT
-    elif action is CapAction.KILL and _needs_eviction(offender, violation):
-        action = state.settings.mps_fallback
-        state.verdicts.append(Anomaly(reason=AnomalyKind.MPS_REFUSED, device=unit.device, unit=unit))
     _warn(offender, action, rest_seconds, state)
     if rest_seconds > 0:
         return
@@ -254,22 +248,6 @@ def _act(offender: Offender, state: CycleState) -> None:
         select_targets(offender, state)
     elif action is CapAction.EVICT:
         _evict(offender, state)
-
-
-def _starts_clients_anew(offender: Offender, violation: Violation, state: CycleState) -> bool:
-    """Whether it is over again under the platform's MPS, although its clients were terminated and its processes sent SIGTERM.
-
-    What starts them cannot be killed: a client that it has just started might be killed with it. Deleting its pod stops it.
-    """
-    may_evict = offender.is_mps() and state.settings.mps_fallback is CapAction.EVICT
-    return may_evict and violation.offences >= _OFFENCES_UNTIL_EVICTION
-
-
-def _needs_eviction(offender: Offender, violation: Violation) -> bool:
-    """Whether it is an MPS client that cannot be terminated through MPS, and the eviction of its pod has not failed yet."""
-    return not offender.is_unevictable and (
-        violation.is_on_fallback or (offender.is_mps() and offender.view.mps is not Mps.REACHABLE)
-    )
 
 
 def _warn(offender: Offender, action: CapAction, rest_seconds: float, state: CycleState) -> None:

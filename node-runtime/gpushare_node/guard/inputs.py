@@ -111,16 +111,14 @@ class GuardInput(Struct):
 
     `identities` may lack pids: they could not be read. `unseen` are those that ended before they were ever read, or that have
     passed to another container meanwhile: whose their memory is cannot be known. `grants` lacks containers that the API has not
-    shown yet. `terminated_clients` are MPS clients whose end the MPS control program has confirmed. `unevictable`: containers
-    whose pods could not be evicted despite retries. `is_allocation_known`: the allocations were read in this very cycle; if
-    not, it is unknown which container is a stray, and no `stray_cap` applies.
+    shown yet. `unevictable`: containers whose pods could not be evicted despite retries. `is_allocation_known`: the allocations
+    were read in this very cycle; if not, it is unknown which container is a stray, and no `stray_cap` applies.
     """
 
     devices: tuple[Device, ...]
     identities: Mapping[int, Process] = field(default_factory=dict)
     unseen: frozenset[int] = frozenset()
     grants: Mapping[ContainerId, Grant] = field(default_factory=dict)
-    terminated_clients: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
     is_allocation_known: bool = False
 
@@ -129,18 +127,16 @@ class Settings(Struct):
     """The guard's time limits.
 
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
-    cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later, with `client_seconds` for MPS in between. SIGTERM
-    lapses if the container was within its cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the
-    process is stuck. While more than `crowd` containers of several namespaces, and more than half of those under a cap, are
-    over on one device, no signal is sent there. A violation whose device or pod is gone is dropped after `stale_seconds`. A
-    container that is still over its cap `overdue_seconds` after its action was due is reported. `mps_fallback` (EVICT or WARN)
-    is for MPS clients that cannot be terminated through MPS. `is_ending`: the program ends, so it selects no new target.
+    cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later. SIGTERM lapses if the container was within its
+    cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the process is stuck. While more than
+    `crowd` containers of several namespaces, and more than half of those under a cap, are over on one device, no signal is
+    sent there. A violation whose device or pod is gone is dropped after `stale_seconds`. A container that is still over its
+    cap `overdue_seconds` after its action was due is reported. `is_ending`: the program ends, so it selects no new target.
     """
 
     interval_seconds: float = 1
     samples: int = 3
     exit_seconds: float = 5
-    client_seconds: float = 5
     within_seconds: float = 60
     stuck_seconds: float = 30
     stale_seconds: float = 60
@@ -150,7 +146,6 @@ class Settings(Struct):
     crowd: int = 16
     blind_seconds: float = 600
     unattributed_percent: int = 10
-    mps_fallback: CapAction = CapAction.EVICT
     dry_run: bool = False
     is_ending: bool = False
 

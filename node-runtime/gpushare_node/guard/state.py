@@ -34,7 +34,6 @@ class Step(Enum):
     """The last step taken against a target."""
 
     TERM_SENT = "term-sent"
-    CLIENT_SENT = "client-sent"
     KILL_SENT = "kill-sent"
     STUCK = "stuck"
 
@@ -49,7 +48,6 @@ class Target(Struct):
     unit: Unit
     processes: tuple[Process, ...]
     scope: KillScope
-    is_mps: bool
     facts: ViolationDetails
     violation_since: float
     step: Step

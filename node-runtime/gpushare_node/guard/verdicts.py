@@ -1,7 +1,7 @@
 """The guard's verdicts: plain values with everything that an Event, a metric or a log line needs. Nothing here acts.
 
 ContainerStatus and Anomaly are true in the cycle that returns them, and are repeated while they are true. Warn, Terminate,
-TerminateClient, Kill and Evict are returned once for each step: the code that carries one out need not remember it.
+Kill and Evict are returned once for each step: the code that carries one out need not remember it.
 """
 
 from enum import Enum
@@ -20,7 +20,6 @@ class CapState(Enum):
     OVER = "over"
     WARNED = "warned"
     TERM_SENT = "term-sent"
-    CLIENT_SENT = "client-sent"
     KILL_SENT = "kill-sent"
     STUCK = "stuck"
     UNKNOWN = "unknown"
@@ -31,7 +30,6 @@ class Next(Enum):
 
     NOTHING = "nothing"
     TERMINATE = "sigterm"
-    TERMINATE_CLIENT = "terminate-client"
     KILL = "sigkill"
     EVICT = "evict"
 
@@ -55,7 +53,6 @@ class AnomalyKind(Enum):
     UNATTRIBUTED = "memory of the device is in use that no process accounts for"
     CROWDED = "most containers of the device, of several namespaces, are over their caps at once: no process is terminated"
     CONTRADICTED = "process lists of several namespaces contradict the memory in use on their devices: no process is terminated"
-    MPS_REFUSED = "an MPS client cannot be terminated through its MPS server"
     GONE = "the chosen processes have exited"
     SPARED = "the container is within its cap again"
     LOST = "the chosen processes can no longer be verified"
@@ -112,13 +109,6 @@ class Terminate(Struct):
     scope: KillScope
 
 
-class TerminateClient(Struct):
-    """Ask the MPS control program to terminate these clients; `GuardInput.terminated_clients` has those that it confirmed."""
-
-    facts: ViolationDetails
-    processes: tuple[Process, ...]
-
-
 class Kill(Struct):
     """Send SIGKILL to these processes, after checking each again. `is_repeated`: they survived an earlier SIGKILL."""
 
@@ -147,4 +137,4 @@ class Anomaly(Struct):
     candidates: tuple[ContainerId, ...] = ()
 
 
-Verdict = ContainerStatus | Warn | Terminate | TerminateClient | Kill | Evict | Anomaly
+Verdict = ContainerStatus | Warn | Terminate | Kill | Evict | Anomaly

@@ -96,8 +96,6 @@ def _step(following: Next) -> str:
             return ""
         case Next.TERMINATE:
             return "Its largest GPU process will be terminated (SIGTERM)"
-        case Next.TERMINATE_CLIENT:
-            return "MPS will terminate its client"
         case Next.KILL:
             return "Its remaining processes will be killed (SIGKILL)"
         case Next.EVICT:

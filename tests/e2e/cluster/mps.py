@@ -1,10 +1,9 @@
-"""The MPS daemon of a node's shared GPUs, which the tests' own plugin starts: its clients and its server, for a test."""
+"""The MPS daemon of a node's shared GPUs, which the tests' own plugin starts: its server, for a test."""
 
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.e2e.cluster.cluster_fixture import ClusterFixture
 from tests.e2e.cluster.machine import is_running
@@ -36,22 +35,3 @@ class Daemon:
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
-
-    def connect(self, *tenants: str) -> None:
-        """Make these tenants clients of it."""
-        (self._pipe / "clients").write_text("\n".join(str(pid) for name in tenants for pid in self.pids(name)))
-
-    def terminated(self) -> list[int]:
-        """The clients that it was asked to end, and did."""
-        file = self._pipe / "terminated"
-        return [int(pid) for pid in file.read_text().split()] if file.exists() else []
-
-    def pids(self, name: str, where: str = "course") -> list[int]:
-        """The processes of a pod's container, as the machine counts them."""
-        uid = self._lab.cluster.get("pod", name, "--namespace", where)["metadata"]["uid"]
-        found = []
-        for pid in self._lab.node(self._node).cgroup.processes():
-            cgroups, program = Path(f"/proc/{pid}/cgroup"), Path(f"/proc/{pid}/cmdline")
-            if uid in cgroups.read_text() and program.read_bytes().startswith(b"/tenant"):
-                found.append(pid)
-        return found

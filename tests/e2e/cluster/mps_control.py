@@ -1,8 +1,7 @@
 """A stand-in for NVIDIA's MPS control program, which the driver lays into containers.
 
-Its daemon is files in the pipe directory: `server`, the server's pid; `clients`, one pid a line; `percentage` and `limit`, what
-was set. What it has ended it writes to `terminated`. With `-d` it starts a server at once, where NVIDIA's waits for the first
-client; `quit` returns when the server has ended.
+Its daemon is files in the pipe directory: `server`, the server's pid; `percentage` and `limit`, what was set. With `-d` it
+starts a server at once, where NVIDIA's waits for the first client; `quit` returns when the server has ended.
 """
 
 import os
@@ -20,7 +19,6 @@ pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 
 def start():
     import subprocess
-    pipe.joinpath("clients").write_text("")
     pathlib.Path(os.environ["CUDA_MPS_LOG_DIRECTORY"], "control.log").touch()
     nowhere = subprocess.DEVNULL
     server = subprocess.Popen(%r, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
@@ -38,7 +36,7 @@ def stop():
         os.kill(int(pid), signal.SIGTERM)
     while lives(pid):
         time.sleep(0.02)
-    for name in ("server", "clients", "percentage", "limit"):
+    for name in ("server", "percentage", "limit"):
         (pipe / name).unlink(missing_ok=True)
 
 def told(name, otherwise):
@@ -49,7 +47,6 @@ if sys.argv[1:] == ["-d"]:
     sys.exit(start())
 if not (pipe / "server").exists():
     sys.exit("Cannot find MPS control daemon process")
-clients = (pipe / "clients").read_text().split()
 match sys.stdin.read().split():
     case ["get_default_active_thread_percentage"]:
         print(told("percentage", "25.0"))
@@ -57,13 +54,6 @@ match sys.stdin.read().split():
         (pipe / "percentage").write_text(f"{float(percentage):.1f}")
     case ["get_server_list"]:
         print((pipe / "server").read_text().strip())
-    case ["get_client_list", _]:
-        print("\\n".join(clients))
-    case ["terminate_client", _, client] if client in clients:
-        (pipe / "clients").write_text("\\n".join(one for one in clients if one != client))
-        with (pipe / "terminated").open("a") as file:
-            file.write(client + "\\n")
-        print("Success")
     case ["get_default_device_pinned_mem_limit", _]:
         print(told("limit", "3840M"))
     case ["set_default_device_pinned_mem_limit", _, limit]:

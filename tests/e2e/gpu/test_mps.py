@@ -1,4 +1,4 @@
-"""MPS on a real GPU: its limit on pinned memory, what the driver lists of its clients, and how one client alone is ended."""
+"""MPS on a real GPU: its limit on pinned memory, what the driver lists of its clients, and that no client is signalled."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from gpushare.intent.types import Mps
 from gpushare.offering import caps
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import ControlProgram, HostMpsControl
-from gpushare_node.guard.inputs import Process, ProcessKind
 from gpushare_node.guard.process_list import Mps as Reachability
 from gpushare_node.vendors.driver import GpuInfo
 from gpushare_node.vendors.nvidia.session import Session
@@ -18,9 +17,8 @@ from tests.compiler.resolved.builders import pool
 from tests.e2e.gpu.conftest import OneGpu
 from tests.e2e.gpu.cuda import DEAF, HELD_SECONDS, HOLD, hold, start
 from tests.e2e.gpu.mps_daemon import PIPE, control, open_daemon
-from tests.node.enforce.enforcement import EnforcementFixture, await_end, container_id, pod_uid
+from tests.node.enforce.enforcement import EnforcementFixture, container_id, pod_uid
 from tests.support.process_fixtures import ProcessPool, said, systemd_path, tell
-from tests.support.waiting import wait_for
 
 LIMIT_MIB = 4096
 CAP_MIB = 2048
@@ -53,7 +51,7 @@ def test_the_limit_refuses_and_the_driver_lists_clients(
 
 @pytest.fixture
 def mps(folder: Path, processes: LinuxProcesses) -> HostMpsControl:
-    return HostMpsControl(processes, is_system=lambda _: True, root=folder)
+    return HostMpsControl(processes, root=folder)
 
 
 @pytest.fixture
@@ -64,28 +62,16 @@ def processes() -> LinuxProcesses:
 def test_the_daemon_answers_every_question_of_the_runtime(
     process_pool: ProcessPool, mps: HostMpsControl, folder: Path, whole: GpuInfo
 ) -> None:
-    pid = hold(process_pool, "0", 64)
+    hold(process_pool, "0", 64)
     daemon = ControlProgram(folder / PIPE)
     print({line: daemon.ask(line) for line in ("get_server_list", "get_default_active_thread_percentage")})
     (server,) = daemon.servers()
     print(daemon.ask(f"get_server_status {server}"), daemon.ask(f"get_default_device_pinned_mem_limit {whole.index}"))
-    assert daemon.clients(server) == (pid,)
     assert (mps.state(), mps.faults()) == (Reachability.REACHABLE, frozenset())
     assert mps.limit_mib(whole.index) == LIMIT_MIB
 
 
-def test_a_terminated_client_loses_the_gpu_and_its_neighbour_works_on(
-    process_pool: ProcessPool, mps: HostMpsControl, session: Session, whole: GpuInfo, processes: LinuxProcesses
-) -> None:
-    ended, neighbour = (start(process_pool, "0", BUSY, "512")[0] for _ in range(2))
-    target = identified(processes, ended.pid)
-    assert mps.terminate([target]) == {target}
-    wait_for(lambda: ended.pid not in {row.pid for row in session.read_device(whole.uuid).rows or ()})
-    assert "CUDA error" in said(ended)
-    works_on(neighbour)
-
-
-def test_a_container_over_its_cap_is_ended_and_its_neighbour_works_on(
+def test_the_pod_of_a_client_over_its_cap_is_evicted_and_no_client_is_signalled(
     tmp_path: Path, folder: Path, process_pool: ProcessPool, whole: GpuInfo
 ) -> None:
     enforcement = EnforcementFixture(
@@ -101,24 +87,20 @@ def test_a_container_over_its_cap_is_ended_and_its_neighbour_works_on(
         ended, neighbour = (start(process_pool, "0", DEAF + BUSY, size)[0] for size in ("2048", "512"))
         (server,) = ControlProgram(folder / PIPE).servers()
         enforcement.fake_proc.show(server, "/system.slice/mps.service")
-        enforcement.mps = HostMpsControl(enforcement.processes, is_system=lambda _: True, root=folder)
+        enforcement.mps = HostMpsControl(enforcement.processes, root=folder)
         enforcement.start()
         for number, (name, process) in enumerate({"greedy": ended, "modest": neighbour}.items(), start=1):
             enforcement.admit(number, name)
             enforcement.fake_proc.show(process.pid, systemd_path(pod_uid(number), container_id(number)))
         enforcement.run(20)
-        await_end(ended.pid)
         print("\n".join(event.message for event in enforcement.told.events))
         assert enforcement.told.reasons("greedy")[0] == "GPUMemoryOverCap"
         assert enforcement.told.reasons("modest") == []
+        assert [pod.name for pod in enforcement.told.evicted][:1] == ["greedy"]
+        works_on(ended)
         works_on(neighbour)
     finally:
         enforcement.enforcer.close()
-
-
-def identified(processes: LinuxProcesses, pid: int) -> Process:
-    seen = processes.look((pid,))[pid]
-    return Process(pid=pid, start_time=seen.start_time, cgroup=seen.cgroup, container=None, kind=ProcessKind.TENANT)
 
 
 def works_on(process: "subprocess.Popen[str]") -> None:

@@ -18,7 +18,7 @@ from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
 from gpushare_node.enforce.metrics import EnforcementMetrics
-from gpushare_node.guard.inputs import Process, Settings
+from gpushare_node.guard.inputs import Settings
 from gpushare_node.guard.process_list import Device, Mps
 from gpushare_node.reporting.metrics import Registry
 from gpushare_node.vendors.driver import GpuInfo, Versions
@@ -98,7 +98,6 @@ class EnforcementFuzz(HostileNode):
     sent: dict[str, int] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
     raw: int = 0
-    confirmed: set[Process] = field(default_factory=set)
     defied: list[float] = field(default_factory=list)
     waited: float = 0.0
     unproven: int = 0
@@ -172,7 +171,7 @@ class EnforcementFuzz(HostileNode):
         assert self.is_being_ended(seen.cgroup), f"all of {home} is ended: {'not over' if is_known else 'unknown'}"
         return self._list_members(seen)
 
-    # MPS, that ends every second client.
+    # MPS.
 
     def state(self) -> Mps:
         return Mps.REACHABLE
@@ -182,16 +181,6 @@ class EnforcementFuzz(HostileNode):
 
     def faults(self) -> frozenset[str]:
         return frozenset()
-
-    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        chosen = sorted(targets, key=lambda one: one.pid)
-        for target in chosen:
-            seen = self.processes.look((target.pid,)).get(target.pid)
-            if seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup):
-                self.check(target.pid, "terminate_client")
-                if self.rng.random() < 0.5:
-                    self.confirmed.add(target)
-        return frozenset(chosen) & self.confirmed
 
     # The oracle.
 
@@ -220,10 +209,8 @@ class EnforcementFuzz(HostileNode):
         assert is_over or is_last, f"{name} to {being}: not over"
         assert self.is_known(being.home) or is_last, f"{name} to an unknown container's"
         if self.mode == "mps" and name == "SIGKILL":
-            confirmed = {(one.pid, one.start_time) for one in self.confirmed}
-            is_left = self.told.is_in_vain(pod_uid(being.home))
-            assert is_left or (pid, being.start_time) in confirmed, f"raw under MPS, {self.told.asked}"
-            self.raw += (pid, being.start_time) not in confirmed
+            assert self.told.is_in_vain(pod_uid(being.home)), f"raw under MPS, {self.told.asked}"
+            self.raw += 1
         self.sent[name] = self.sent.get(name, 0) + 1
 
     def is_over(self, home: int) -> bool:

@@ -1,7 +1,6 @@
 """Pods that are evicted: what is asked for, how often, and what follows when it is refused."""
 
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ import pytest
 
 from gpushare_node.adapters.kube.cluster import Eviction, PodView
 from gpushare_node.core.worker import WorkQueue
-from gpushare_node.guard.inputs import Process
-from gpushare_node.guard.process_list import Mps
 from tests.node.enforce.enforcement import EnforcementFixture, RecordedCluster, await_end, lives
 from tests.node.enforce.enforcement_loop import EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
@@ -54,39 +51,8 @@ def test_queued_eviction_is_dropped_if_the_container_is_below_its_cap(
     assert enforcement.told.evicted == []
 
 
-class Terminator:
-    """MPS that ends every client at once."""
-
-    def state(self) -> Mps:
-        return Mps.REACHABLE
-
-    def limit_mib(self, _device: int | str) -> int | None:
-        return 4096
-
-    def faults(self) -> frozenset[str]:
-        return frozenset()
-
-    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        return frozenset(targets)
-
-
 def _wait(event: threading.Event) -> None:
     event.wait(PATIENCE)
-
-
-@pytest.mark.failure_case(62)
-def test_hanging_api_server_does_not_delay_killing_an_mps_client(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
-    queue, is_over = WorkQueue(), threading.Event()
-    queue.send(lambda: _wait(is_over))
-    enforcement = EnforcementFixture(
-        tmp_path, two_gpus, process_pool, mps=Terminator(), queue=queue, mode="mps", profile="mps-01234567"
-    )
-    pid = enforcement.admit_and_begin(1, "client", 5000, IGNORING_SIGTERM)
-    enforcement.run(13)
-    is_over.set()
-    await_end(pid)
 
 
 class Cluster(RecordedCluster):

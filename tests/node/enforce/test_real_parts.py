@@ -38,7 +38,7 @@ from tests.support.ports import free_port
 from tests.support.process_fixtures import IGNORING_SIGTERM, ProcessPool, said, systemd_path
 from tests.support.waiting import PATIENCE, wait_for
 
-LONG_WAITS = Settings(interval_seconds=0.05, exit_seconds=PATIENCE, client_seconds=1.0)
+LONG_WAITS = Settings(interval_seconds=0.05, exit_seconds=PATIENCE)
 """Who ends when asked to is not killed, however long the machine takes for it."""
 SHORT_WAITS = replace(LONG_WAITS, exit_seconds=0.3)
 AT_ONCE = {"graceSeconds": 0}
@@ -210,30 +210,25 @@ def test_eviction_refused_by_a_budget_is_retried(start_node: Callable[..., RealN
 
 
 @pytest.mark.failure_case(62)
-def test_mps_client_is_terminated_through_the_control_program(
+def test_pod_of_an_mps_client_is_evicted_and_its_neighbour_and_server_live(
     start_node: Callable[..., RealNode], tmp_path: Path, process_pool: ProcessPool
 ) -> None:
     program = tmp_path / "control"
     program.write_text(mps_double.PROGRAM)
     program.chmod(0o755)
     daemon = mps_double.Daemon(tmp_path / "mps/nvidia.com/gpu.shared/pipe")
-    daemon.write("consent", "success\n")
     real_node = start_node(mode="mps", profile="mps-01234567", settings=SHORT_WAITS)
     for uuid in (real_node.fake_nvml.uuid(gpu) for gpu in (0, 1)):
         daemon.write(f"limit-{uuid}", "4096M\n")
-    real_node.mps = HostMpsControl(
-        real_node.processes, is_system=lambda seen: not seen.candidates, root=tmp_path / "mps", program=str(program)
-    )
+    real_node.mps = HostMpsControl(real_node.processes, root=tmp_path / "mps", program=str(program))
     real_node.start()
     real_node.arrive(1, "client")
     target, neighbour = real_node.begin(1, 5000, IGNORING_SIGTERM), real_node.begin(None, 3000)
-    server = mps_double.serve(daemon, real_node.fake_proc, process_pool, target, neighbour)
+    server = mps_double.serve(daemon, real_node.fake_proc, process_pool)
     with real_node.running():
-        await_end(target)
+        wait_for(lambda: real_node.metric('evictions_total{outcome="evicted"} 1'))
         wait_for(lambda: real_node.metric('enforcement_tier{tier="mps"} 1'))
-    assert daemon.terminations() == [f"terminate_client {server} {target}"]
-    assert lives(neighbour)
-    assert lives(server)
+    assert [lives(pid) for pid in (target, neighbour, server)] == [True] * 3
 
 
 PROGRAM = """

@@ -15,7 +15,6 @@ from gpushare_node.guard.verdicts import (
     Evict,
     Kill,
     Terminate,
-    TerminateClient,
     Verdict,
     Warn,
 )
@@ -61,7 +60,6 @@ class Node:
     processes: dict[int, Process] = field(default_factory=dict)
     unseen: frozenset[int] = frozenset()
     grants: dict[ContainerId, Grant] = field(default_factory=dict)
-    terminated: frozenset[Process] = frozenset()
     unevictable: frozenset[ContainerId] = frozenset()
     is_allocation_known: bool = False
     history: GuardState = field(default_factory=GuardState)
@@ -96,7 +94,6 @@ class Node:
             identities=dict(self.processes),
             unseen=self.unseen,
             grants=dict(self.grants),
-            terminated_clients=self.terminated,
             unevictable=self.unevictable,
             is_allocation_known=self.is_allocation_known,
         )
@@ -123,7 +120,7 @@ def terminated(used: int = 9 * GIB) -> Node:
     return node
 
 
-STEPS = (Warn, Terminate, TerminateClient, Kill, Evict)
+STEPS = (Warn, Terminate, Kill, Evict)
 
 
 def steps(verdicts: Iterable[Verdict]) -> list[str]:
@@ -133,7 +130,7 @@ def steps(verdicts: Iterable[Verdict]) -> list[str]:
 
 def signalled(verdicts: Iterable[Verdict]) -> list[Process]:
     """Everyone who is sent anything."""
-    named = (verdict.processes for verdict in verdicts if isinstance(verdict, Terminate | TerminateClient | Kill))
+    named = (verdict.processes for verdict in verdicts if isinstance(verdict, Terminate | Kill))
     return [process for processes in named for process in processes]
 
 

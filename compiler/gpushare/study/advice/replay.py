@@ -23,7 +23,7 @@ from gpushare_node.guard.evaluate import evaluate
 from gpushare_node.guard.inputs import DEFAULTS, Cap, CapAction, ContainerId, Grant, GuardInput, Owner, Process, ProcessKind
 from gpushare_node.guard.process_list import Device, Mps, ProcessEntry
 from gpushare_node.guard.state import GuardState
-from gpushare_node.guard.verdicts import Evict, Kill, Terminate, TerminateClient
+from gpushare_node.guard.verdicts import Evict, Kill, Terminate
 
 __all__ = ["ABSENT", "Measured", "Terms", "changes", "replay"]
 
@@ -197,7 +197,7 @@ class _Replay:
             )
             verdicts, state = evaluate(inputs, state, float(now))
             for verdict in verdicts:
-                if isinstance(verdict, Terminate | TerminateClient | Kill | Evict):
+                if isinstance(verdict, Terminate | Kill | Evict):
                     name = self._names[verdict.facts.unit.container]
                     if name not in self._ended:
                         self._ended.add(name)

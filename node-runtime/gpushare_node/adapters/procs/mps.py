@@ -1,8 +1,4 @@
-"""MPS on this node: which daemons run, whether they are reachable, and how to terminate their clients.
-
-A signal to an MPS client with work on the GPU has undefined effects and can end every other client; so the daemon must
-terminate the client first. Owns the translation between our pids and a daemon's. Does not decide which client.
-"""
+"""MPS on this node: which daemons run, whether they are reachable, what limits they set, and which servers serve no client."""
 
 import contextlib
 import os
@@ -17,7 +13,6 @@ from pathlib import Path
 
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import ProcessDetails, ProcessIdentity
-from gpushare_node.guard.inputs import Process
 from gpushare_node.guard.process_list import Mps
 
 PROGRAM = "nvidia-cuda-mps-control"
@@ -28,10 +23,7 @@ _MAX_PIDS, _MAX_DIGITS = 4096, 10
 _LIMIT = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) ?([KMGT])(?:i?B)?(?!\w)", re.IGNORECASE)
 _UNITS_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
-# Neither wording is documented; the program exits with 0 in either case.
-_REFUSAL = re.compile(r"error|fail|invalid|unknown|unrecognized|denied|refused|not |cannot|no such|usage", re.IGNORECASE)
 _FAULT = re.compile(r"\bFAULT\b")
-_CONSENT = re.compile(r"success|terminated", re.IGNORECASE)
 
 
 class MpsError(Exception):
@@ -62,23 +54,9 @@ class ControlProgram:
         """Return the pids of its servers, in its own pid namespace. MpsError."""
         return self._numbers("get_server_list")
 
-    def clients(self, server: int) -> tuple[int, ...]:
-        """Return the pids of a server's clients, in its own pid namespace. MpsError."""
-        return self._numbers(f"get_client_list {server}")
-
     def has_fault(self, server: int) -> bool:
         """Whether a server is in state FAULT: it accepts no client until all that the fault concerns have ended. MpsError."""
         return _FAULT.search(self.ask(f"get_server_status {server}")) is not None
-
-    def terminate(self, server: int, client: int) -> bool:
-        """End a client's work on the GPU, not its process. Whether the daemon confirmed it, or no longer lists it. MpsError.
-
-        An exit code of 0 means nothing, and an answer that is neither yes nor no counts only if the client is gone.
-        """
-        answer = self.ask(f"terminate_client {server} {client}")
-        if _REFUSAL.search(answer):
-            return False
-        return bool(_CONSENT.search(answer)) or client not in self.clients(server)
 
     def limit_mib(self, device: int | str) -> int | None:
         """Return how much one client may allocate on a device (ordinal or uuid) by default; None without a limit. MpsError."""
@@ -183,23 +161,18 @@ def find_servers(
 class HostMpsControl:
     """The MPS daemons of this node. Not thread-safe; a call takes at most seconds."""
 
-    def __init__(  # noqa: PLR0913 - where it looks, and for what
+    def __init__(
         self,
         processes: LinuxProcesses,
         *,
-        is_system: Callable[[ProcessIdentity], bool],
         resources: Collection[str] = (),
         root: Path = ROOT,
         program: str = PROGRAM,
         timeout_seconds: float = 2.0,
     ) -> None:
-        """`is_system` returns whether a process belongs to the cluster or the host: not a tenant's, and not merely unknown.
-
-        `resources` are those that must be served, empty: all that have a folder. The plugin leaves the folders of former names.
-        """
+        """`resources` are those that must be served, empty: all that have a folder. The plugin leaves those of former names."""
         self._processes = processes
         self._resources = frozenset(resources)
-        self._is_system = is_system
         self._root = root
         self._program = program
         self._timeout_seconds = timeout_seconds
@@ -231,10 +204,6 @@ class HostMpsControl:
             for daemon in daemons
             for server, trouble in self._faults(daemon, living)
         )
-
-    def terminate(self, targets: Iterable[Process]) -> frozenset[Process]:
-        """Terminate these clients, and return those that the daemon confirmed, for `GuardInput.terminated_clients`."""
-        return frozenset(target for target in targets if self._terminate(target))
 
     def _daemons(self) -> tuple[ControlProgram, ...]:
         pipes = sorted({*self._root.glob("*/pipe"), *self._root.glob("*/*/pipe")})
@@ -268,46 +237,3 @@ class HostMpsControl:
                 details.namespace_pids for pid, details in known if details is not None and processes.is_living(pid)
             )
         )
-
-    def _terminate(self, target: Process) -> bool:
-        for daemon in self._daemons():
-            try:
-                for server, client in self._servings(daemon, target):
-                    return self._is_same(target) and daemon.terminate(server, client)
-            except MpsError:
-                continue
-        return False
-
-    def _servings(self, daemon: ControlProgram, target: Process) -> Iterator[tuple[int, int]]:
-        """Yield the daemon's servers that have the process as a client, and its pid in the daemon's namespace. MpsError."""
-        for server in daemon.servers():
-            client = self._translate(target.pid, server)
-            if client is not None and client in daemon.clients(server):
-                yield server, client
-
-    def _translate(self, pid: int, server: int) -> int | None:
-        """Return our pid in the namespace of a server's daemon; None if uncertain, because it may be another process's there.
-
-        A daemon uses its servers' pid namespace, so the server is searched among our processes: a daemon of the host has ours.
-        """
-        found = self._find_server(server)
-        target = self._processes.details(pid)
-        if found is None or target is None:
-            return None
-        pid_of_server, details = found
-        if len(details.namespace_pids) == 1:
-            return pid
-        namespace = self._processes.namespace(pid_of_server)
-        is_shared = namespace is not None and namespace == self._processes.namespace(pid)
-        return target.namespace_pids[-1] if is_shared and target.namespace_pids else None
-
-    def _find_server(self, server: int) -> tuple[int, ProcessDetails] | None:
-        """Return the MPS server that has this pid in its own namespace; None if there is none, or if there are several."""
-        servers = find_servers(self._processes, self._processes.pids(), is_system=self._is_system)
-        found = [(pid, details) for pid, details in servers.items() if details.namespace_pids[-1:] == (server,)]
-        return found[0] if len(found) == 1 else None
-
-    def _is_same(self, target: Process) -> bool:
-        """Whether the pid still belongs to this process, in this container."""
-        seen = self._processes.look((target.pid,)).get(target.pid)
-        return seen is not None and (seen.start_time, seen.cgroup) == (target.start_time, target.cgroup)

@@ -22,7 +22,7 @@ from gpushare.bundle.lock import Lock
 from gpushare.core.diagnostics import Finding, HintedError
 from gpushare_node.contract.struct import Struct, replace
 
-_TEMPORARY = re.compile(r"\.gpushare-[0-9a-f]{16}-[0-9]+")
+_TEMPORARY = r"\.gpushare-[0-9a-f]{16}-[0-9]+"
 
 
 class OutputError(HintedError):
@@ -176,7 +176,7 @@ class _Folder:
         """Remove what killed runs left."""
         for path in self.inside:
             for entry in (self.root / path).iterdir():
-                if _TEMPORARY.fullmatch(entry.name):
+                if re.fullmatch(_TEMPORARY, entry.name):
                     entry.unlink(missing_ok=True)
 
 

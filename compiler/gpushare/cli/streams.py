@@ -10,7 +10,6 @@ import threading
 import time
 from pathlib import Path
 from shlex import quote
-from traceback import format_exception
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -250,6 +249,8 @@ def failure(problem: Exception) -> Failure:
     if isinstance(problem, (HintedError, OSError)):
         advice = problem.hint if isinstance(problem, HintedError) else ""
         return Failure(code=ExitCode.COULD_NOT_RUN, line=f"gpushare: {visible(message)}", before="", hint=visible(advice))
+    from traceback import format_exception  # noqa: PLC0415 - few calls fail by a bug, and it loads the reader of source text
+
     return Failure(
         code=ExitCode.BUG,
         line=f"gpushare: this is a bug in gpushare {__version__}, not in your input ({type(problem).__name__})",

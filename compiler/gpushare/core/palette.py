@@ -11,7 +11,7 @@ from gpushare_node.contract.struct import Struct
 
 WHOLE, OTHER = "whole", "other"
 """The kinds of a GPU without MIG, and of profiles whose size has no colour of its own."""
-_SLICES = re.compile(r"([1-7]g)\.")
+_SLICES = r"([1-7]g)\."
 _LEVELS = (0, 95, 135, 175, 215, 255)
 """Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
 
@@ -79,7 +79,7 @@ def kind(profile: str | None) -> str:
     """Return the kind of a profile: its compute slices, such as `2g`, the same on every card."""
     if profile is None:
         return WHOLE
-    found = _SLICES.match(profile)
+    found = re.match(_SLICES, profile)
     return found[1] if found and found[1] in LIGHT.colours else OTHER
 
 

@@ -16,8 +16,7 @@ _Number = TypeVar("_Number", int, float)
 _BINARY = {"Ti": 1 << 40, "Gi": 1 << 30, "Mi": MIB, "Ki": 1 << 10}
 _BELOW_ONE = ("m", "u", "n")
 _DURATION_PART = r"(?=\.?[0-9])([0-9]{0,9})(?:\.([0-9]{0,9}))?(h|ms|m|s|us|µs|μs|ns)"
-_DURATION = re.compile(rf"\+?(?:0|(?:{_DURATION_PART})+)\Z")
-_DURATION_PARTS = re.compile(_DURATION_PART)
+_DURATION = rf"\+?(?:0|(?:{_DURATION_PART})+)\Z"
 _MAX_DURATION_LENGTH = 100
 """In characters. Go sets no limit; a longer text is not a real duration."""
 _NANOSECONDS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
@@ -28,9 +27,9 @@ _PERCENT = r"([0-9]{1,6})(?:\.([0-9]{1,4}))?%\Z"
 _FOREIGN_SIZE = r"\s*([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([kKmMgGtT])(i?)[bB]?\s*\Z"
 
 DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_DNS_LABEL = re.compile(DNS_LABEL + r"\Z")
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_DNS_LABEL = DNS_LABEL + r"\Z"
+_DNS_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
+_LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
 
 
 class SizeOrPercent(Struct):
@@ -73,9 +72,9 @@ def meant_sizes(text: str) -> tuple[str, ...]:
 
 def parse_duration(value: object) -> int | None:
     """Return the seconds of a Go duration in whole seconds (`10s`, `30m`, `1h30m`, `1.5h`, `0s`); None for anything else."""
-    if not isinstance(value, str) or len(value) > _MAX_DURATION_LENGTH or not _DURATION.match(value):
+    if not isinstance(value, str) or len(value) > _MAX_DURATION_LENGTH or not re.match(_DURATION, value):
         return None
-    parts = _DURATION_PARTS.findall(value)
+    parts = re.findall(_DURATION_PART, value)
     total = sum(int(whole + fraction.ljust(9, "0")) * _NANOSECONDS[unit] for whole, fraction, unit in parts)
     seconds, rest = divmod(total, 10**18)
     return seconds if not rest and seconds <= _MAX_SECONDS else None
@@ -115,23 +114,23 @@ def show_bytes(size: int) -> str:
 
 def is_dns_label(text: str) -> bool:
     """Whether the text is an RFC 1123 label: Kubernetes' names of namespaces and most objects, at most 63 characters."""
-    return bool(_DNS_LABEL.match(text))
+    return bool(re.match(_DNS_LABEL, text))
 
 
 def is_dns_subdomain(text: str) -> bool:
     """Whether the text is an RFC 1123 subdomain: Kubernetes' names of nodes, at most 253 characters."""
-    return len(text) <= 253 and bool(_DNS_SUBDOMAIN.match(text))
+    return len(text) <= 253 and bool(re.match(_DNS_SUBDOMAIN, text))
 
 
 def is_label_key(text: str) -> bool:
     """Whether the text is a label key: an optional DNS prefix and `/`, then a name of at most 63 characters."""
     prefix, slash, name = text.rpartition("/")
-    return bool(_LABEL_NAME.match(name)) and (not slash or is_dns_subdomain(prefix))
+    return bool(re.match(_LABEL_NAME, name)) and (not slash or is_dns_subdomain(prefix))
 
 
 def is_label_value(text: str) -> bool:
     """Whether the text is a label value: empty, or like the name part of a key."""
-    return text == "" or bool(_LABEL_NAME.match(text))
+    return text == "" or bool(re.match(_LABEL_NAME, text))
 
 
 def total(numbers: Iterable[_Number | None]) -> _Number | None:

@@ -1,22 +1,19 @@
-"""Whether a document conforms to a JSON Schema, and where it does not.
+"""Whether a document conforms to a JSON Schema.
 
-Owns the loading of schemas and both ways to validate: `accepts`, a small interpreter of exactly the keywords that our schemas
-use, and jsonschema, which finds what is wrong. A document without violations needs no jsonschema: that saves each call the
-60 ms of its import, half of a cold compile, and one of 300 pools 300 ms. A test checks that the two give the same results.
-Wording is in `schema_findings`.
+Owns the loading of schemas, and `accepts`, a small interpreter of exactly the keywords that our schemas use. What is wrong is
+found by jsonschema, and worded, in `schema_findings`. A document without violations needs neither: that saves each call the
+60 ms of their import, half of a cold compile, and one of 300 pools 300 ms. A test checks that the two give the same results.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from itertools import islice
 from typing import Any, TypeGuard
 
 from gpushare.core import resources
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import parse_duration, parse_quantity, parse_share
-from gpushare.reading.schema_findings import MAX_RAW, SchemaViolation, findings
 from gpushare.reading.source import Source, read
 
 Schema = Mapping[str, Any]
@@ -33,18 +30,21 @@ def load(name: str) -> dict[str, Any]:
 
 def check(source: Source) -> list[Finding]:
     """Return a document's violations of the intent schema: findings GS101 to GS108 with paths, without positions."""
-    schema = load("intent.v1")
-    return (
-        []
-        if accepts(schema, source.data)
-        else findings(_violations(source.data, schema), source.data, schema, (), source.written)
-    )
+    return _found(source.data, load("intent.v1"), (), source.written)
 
 
 def violations(document: object, wanted: str | Schema, base: Path) -> list[Finding]:
     """Return the violations of a schema, or a shipped schema's name, in the part of a document at path `base`."""
-    schema = load(wanted) if isinstance(wanted, str) else wanted
-    return [] if accepts(schema, document) else findings(_violations(document, schema), document, schema, base, lambda _: "")
+    return _found(document, load(wanted) if isinstance(wanted, str) else wanted, base, lambda _: "")
+
+
+def _found(document: object, schema: Schema, base: Path, written: Callable[[Path], str]) -> list[Finding]:
+    if accepts(schema, document):
+        return []
+    from gpushare.reading import schema_findings  # noqa: PLC0415 - see the module's docstring
+
+    wrong = schema_findings.violations(document, schema, KEYWORDS, FORMATS)
+    return schema_findings.findings(wrong, document, schema, base, written)
 
 
 def accepts(schema: Schema, value: object) -> bool:
@@ -159,43 +159,3 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
     "if": lambda argument, value, schema, root: not _holds(argument, value, root) or _holds(schema["then"], value, root),
 }
 """Every keyword that validates, as (its argument, the value, the enclosing schema, the whole schema) → whether it is met."""
-
-
-def _violations(document: object, schema: Schema) -> Iterator[SchemaViolation]:
-    """Yield the violations that jsonschema finds in the document, at most MAX_RAW."""
-    # Imported here and not above: see the module's docstring.
-    from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators  # noqa: PLC0415 - as above
-
-    def only_failing(keyword: str) -> Callable[..., Iterator[Any]]:
-        """Return jsonschema's keyword, called only if ours fails: the valid parts of a large document then cost little."""
-        original = Draft7Validator.VALIDATORS[keyword]
-
-        def check(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
-            if KEYWORDS[keyword](argument, instance, around, schema):
-                return
-            if keyword == "additionalProperties" and argument:
-                known = around.get("properties", {})
-                for key in (key for key in instance if key not in known):  # in the text's order: jsonschema uses a set
-                    yield from validator.descend(instance[key], argument, path=key)
-            elif keyword in ("uniqueItems", "pattern"):
-                yield ValidationError(keyword)  # checking it again would take long, or give another result
-            else:
-                yield from original(validator, argument, instance, around)
-
-        return check
-
-    formats = FormatChecker(formats=())
-    for name, check_text in FORMATS.items():
-        formats.checks(name)(lambda text, check_text=check_text: not isinstance(text, str) or check_text(text))
-    validator: Any = validators.extend(  # type: ignore[no-untyped-call]  # jsonschema has no annotation here
-        Draft7Validator, {keyword: only_failing(keyword) for keyword in KEYWORDS}
-    )
-    for error in islice(validator(schema, format_checker=formats).iter_errors(document), MAX_RAW):
-        yield SchemaViolation(
-            keyword=str(error.validator),
-            argument=error.validator_value,
-            value=error.instance,
-            schema=error.schema,
-            path=tuple(error.absolute_path),
-            message=error.message[:200],
-        )

@@ -1,13 +1,16 @@
-"""Turning a schema validator's errors into findings in the user's words: GS101 to GS108, one for each real problem.
+"""What is wrong with a document that its schema does not accept, in the user's words: GS101 to GS108, one for each problem.
 
-Owns wording, hints, and the choice among violations that have the same cause: also what a person means by a value that an
-intent cannot have there, by the shapes of other programs' configurations and those that follow from wrong indentation. Knows no
-validator and no positions.
+jsonschema finds the violations. This module owns wording, hints, and the choice among violations that have the same cause: also
+what a person means by a value that an intent cannot have there, by the shapes of other programs' configurations and those that
+follow from wrong indentation. Knows no positions.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+from jsonschema import Draft7Validator, FormatChecker, ValidationError, validators
 
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import meant_sizes, parse_quantity
@@ -70,15 +73,58 @@ class SchemaViolation(Struct):
     message: str
 
 
+def violations(
+    document: object,
+    schema: Mapping[str, Any],
+    keywords: Mapping[str, Callable[..., bool]],
+    formats: Mapping[str, Callable[[str], bool]],
+) -> Iterator[SchemaViolation]:
+    """Yield the violations that jsonschema finds in the document, at most MAX_RAW. `keywords`, `formats`: those of `schema`."""
+
+    def only_failing(keyword: str) -> Callable[..., Iterator[Any]]:
+        """Return jsonschema's keyword, called only if ours fails: the valid parts of a large document then cost little."""
+        original = Draft7Validator.VALIDATORS[keyword]
+
+        def check(validator: Any, argument: Any, instance: Any, around: Any) -> Iterator[Any]:
+            if keywords[keyword](argument, instance, around, schema):
+                return
+            if keyword == "additionalProperties" and argument:
+                known = around.get("properties", {})
+                for key in (key for key in instance if key not in known):  # in the text's order: jsonschema uses a set
+                    yield from validator.descend(instance[key], argument, path=key)
+            elif keyword in ("uniqueItems", "pattern"):
+                yield ValidationError(keyword)  # checking it again would take long, or give another result
+            else:
+                yield from original(validator, argument, instance, around)
+
+        return check
+
+    checker = FormatChecker(formats=())
+    for name, check_text in formats.items():
+        checker.checks(name)(lambda text, check_text=check_text: not isinstance(text, str) or check_text(text))
+    validator: Any = validators.extend(  # type: ignore[no-untyped-call]  # jsonschema has no annotation here
+        Draft7Validator, {keyword: only_failing(keyword) for keyword in keywords}
+    )
+    for error in islice(validator(schema, format_checker=checker).iter_errors(document), MAX_RAW):
+        yield SchemaViolation(
+            keyword=str(error.validator),
+            argument=error.validator_value,
+            value=error.instance,
+            schema=error.schema,
+            path=tuple(error.absolute_path),
+            message=error.message[:200],
+        )
+
+
 def findings(
-    violations: Iterable[SchemaViolation],
+    wrong: Iterable[SchemaViolation],
     document: object,
     schema: Mapping[str, Any],
     base: Path,
     written: Callable[[Path], str],
 ) -> list[Finding]:
     """Return at most MAX_FINDINGS findings and one with the number of the rest. `written` returns a value as written."""
-    raw = list(violations)
+    raw = list(wrong)
     wording = _Wording(document=document, root=schema, written=written, base=base)
     reported = [pair for violation in _first_causes(raw) for pair in wording.tell(violation)]
     # A field that is only missing because its key is misspelt is reported by that key's own finding.

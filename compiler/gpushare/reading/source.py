@@ -58,7 +58,7 @@ _IN_OTHER_WORDS = (
     ("escape", "this backslash escape does not exist", "double the backslash, or use single quotes"),
     ("found undefined tag handle", "this tag is not read: plain YAML needs none", "leave the tag out"),
 )
-_CLOSE_COLON = re.compile(r"([A-Za-z][\w.-]*):(?!//)([^\s:#]+)[ \t]*(?:#.*)?$", re.MULTILINE)
+_CLOSE_COLON = r"(?m)([A-Za-z][\w.-]*):(?!//)([^\s:#]+)[ \t]*(?:#.*)?$"
 """A line with a key and a value that YAML reads as one word."""
 
 
@@ -279,7 +279,7 @@ def _syntax(text: str, error: Exception) -> RawFinding:
     if "\t" in text[line_start : line_start + indentation] or text[start : start + 1] == "\t":
         start = start if text[start : start + 1] == "\t" else text.index("\t", line_start)
         message, hint = "this is a tab: YAML permits only spaces for indentation", "replace the tab by spaces"
-    elif context and (close := _CLOSE_COLON.match(text, context.index)):
+    elif context and (close := re.compile(_CLOSE_COLON).match(text, context.index)):
         start = context.index
         message, hint = "a space is missing after the colon", f"write {shorten(close[1])}: {shorten(close[2])}"
     else:

@@ -23,7 +23,7 @@ TOO_DEEP = f"mappings and lists are nested more than {MAX_DEPTH} deep here"
 MAX_WEIGHT = 250_000
 """Most nodes of the document with its aliases expanded; 32 characters of text count as much as a node."""
 
-_PROPERTY = re.compile(r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*")
+_PROPERTY = r"([&!]\S*)(?:\s|(?<=\s)#[^\r\n]*)*"
 
 
 class TreeNode:
@@ -220,7 +220,7 @@ class Builder:
     def _skip_properties(self, start: int, end: int, *, tag: bool) -> int:
         """Return where the value itself begins after `&anchor` and `!tag`; tags are rejected here."""
         behind, written = start, (start, end)
-        while found := _PROPERTY.match(self._text, behind, end):
+        while found := re.compile(_PROPERTY).match(self._text, behind, end):
             behind = found.end()
             if found[1].startswith("!"):
                 written = found.span(1)
@@ -277,21 +277,19 @@ _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 _TRUE_FOR_SOME = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE_FOR_SOME = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
 
-_INTEGER = re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z")
-_FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_INTEGER = r"(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)\Z"
+_FLOAT = r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z"
+_NOT_FINITE = r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 # Forms that only some readers parse as numbers, without underscores, which go-yaml and PyYAML ignore.
-_NUMBER_FOR_SOME = re.compile(
-    r"""[-+]?(?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | 0[bB][01]+            # hexadecimal with sign or X, octal, binary
+_NUMBER_FOR_SOME = r"""(?x)
+    [-+]?(?: 0[xX][0-9a-fA-F]+ | 0[oO][0-7]+ | 0[bB][01]+            # hexadecimal with sign or X, octal, binary
              | (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?      # leading zeros, exponents without point or sign
              | [1-9][0-9]*(?::[0-5]?[0-9])+                              # base sixty: 12:34
              | [0-9]+(?::[0-5]?[0-9])+\.[0-9]*
-             )\Z""",
-    re.VERBOSE,
-)
+             )\Z"""
 # PyYAML and ruamel.yaml parse these as numbers as well, and fail.
-_PREFIX_ALONE = re.compile(r"[-+]?0[xbo]_+\Z")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z")
+_PREFIX_ALONE = r"[-+]?0[xbo]_+\Z"
+_DATE = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z"
 
 # Integers that every reader represents exactly: 64 bits with a sign. The length limit keeps the conversion itself cheap.
 _LIMIT = 1 << 63
@@ -318,16 +316,16 @@ def resolve(text: str) -> tuple[Scalar, str]:
 
 
 def _numeric(text: str) -> tuple[Scalar, str]:
-    if _INTEGER.match(text):
+    if re.match(_INTEGER, text):
         return _bounded(text)
-    if _FLOAT.match(text):
+    if re.match(_FLOAT, text):
         number = float(text) if len(text) <= _MAX_NUMBER_LENGTH else float("inf")
         return (text, _TOO_LARGE) if number in (float("inf"), float("-inf")) else (number, "")
-    if _NOT_FINITE.match(text):
+    if re.match(_NOT_FINITE, text):
         return text, "is not a number that JSON, and so Kubernetes, can hold"
-    if _DATE.match(text):
+    if re.match(_DATE, text):
         return text, "is text here, but a date to YAML 1.1 parsers"
-    if _NUMBER_FOR_SOME.match(text.replace("_", "")) or _PREFIX_ALONE.match(text):
+    if re.match(_NUMBER_FOR_SOME, text.replace("_", "")) or re.match(_PREFIX_ALONE, text):
         return text, "is ambiguous: some YAML parsers read a number, or another number, others read text"
     return text, ""
 

@@ -245,7 +245,7 @@ def written_layouts(pool: Pool) -> tuple[tuple[Path, Layout], ...]:
 
 
 _COMPUTE_INSTANCE = r"[0-9]+c\.(?=[0-9]+g\.)"
-_SLICES = re.compile(r"([0-9]+)g\b")
+_SLICES = r"([0-9]+)g\b"
 
 
 @rule("GS403")
@@ -295,7 +295,7 @@ def _instead(name: str, card: Card, known: Mapping[str, MigProfile]) -> Iterator
         yield f"write {meant}"
         return
     plain = [profile.name for profile in known.values() if not profile.has_attributes]
-    slices = _SLICES.match(meant)
+    slices = re.match(_SLICES, meant)
     alike = [other for other in known if slices and other.startswith(slices[0] + ".")]
     if alike:
         yield f"with as many slices it has {join_words(alike)}"

@@ -1,19 +1,20 @@
 """Rules on the windows of rollouts: GS219 and GS220."""
 
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from gpushare.core.diagnostics import Finding, Path
 from gpushare.core.units import show_duration
-from gpushare.core.wording import join_first, join_words
+from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.intent.reader import read_rollout
 from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare.vendors import VENDORS, of
 from gpushare_node.contract.policy import Rollout
-from gpushare_node.contract.windows import Window
+from gpushare_node.contract.windows import Window, zone_of
 
+_NO_ZONES = frozenset({"localtime", "posixrules", "posix", "right"})
+"""Files and folders beside the zones: what the first two are differs by machine, the folders repeat all zones."""
 _LONGEST_SECONDS = 7 * 24 * 3600
 _ABBREVIATIONS = {
     **dict.fromkeys(("CET", "CEST", "MEZ", "MESZ"), ("Europe/Berlin", "Europe/Paris")),
@@ -40,29 +41,32 @@ LATE_SECONDS = 600
 @rule("GS219")
 def check_zones(context: RuleContext) -> Iterator[Finding]:
     """A time zone that the database lacks. Without any database no zone is checked."""
-    windows = list(_windows(context))
-    known = sorted(_known_zones()) if windows else []
-    for path, window, _ in windows:
-        if known and window.timezone not in known:
+    for path, window, _ in _windows(context):
+        if not _is_known(window.timezone) and (known := _known_zones()) and window.timezone not in known:
             near = _near(window.timezone, known)
             hint = f"did you mean {join_words(near, 'or')}?" if near else "write a name such as Europe/Zurich, or UTC"
             yield Finding(code="GS219", message=f"unknown time zone {window.timezone}", hints=(hint,), path=(*path, "timezone"))
 
 
+def _is_known(name: str) -> bool:
+    """Whether the database certainly has the zone: its file is there, and not only for programs that ask for leap seconds."""
+    return name.partition("/")[0] not in _NO_ZONES and zone_of(name) is not None
+
+
 @cache
-def _known_zones() -> frozenset[str]:
-    """Return the names of the system's time zone database; empty if it has none. Debian's `localtime` differs by machine."""
-    from zoneinfo import available_timezones  # noqa: PLC0415 - few intents have windows
+def _known_zones() -> tuple[str, ...]:
+    """Return the names of the system's time zone database, sorted; empty if it has none. It reads each of its 600 files."""
+    from zoneinfo import available_timezones  # noqa: PLC0415 - few intents have an unknown zone
 
-    return frozenset(available_timezones() - {"localtime"})
+    return tuple(sorted(available_timezones() - _NO_ZONES))
 
 
-def _near(name: str, known: list[str]) -> list[str]:
+def _near(name: str, known: Sequence[str]) -> Sequence[str]:
     """Return the zones that are probably meant. What looks like an abbreviation may be hours from another one like it."""
     if name in _ABBREVIATIONS:
         return [zone for zone in _ABBREVIATIONS[name] if zone in known]
     city = [zone for zone in known if zone.rpartition("/")[2].lower() == name.rpartition("/")[2].lower()][:3]
-    return city if name.isupper() else get_close_matches(name, known, n=3) or city
+    return city if name.isupper() else nearest(name, known) or city
 
 
 @rule("GS220")

@@ -14,7 +14,7 @@ from gpushare_node.contract.struct import Struct, field
 _T = TypeVar("_T")
 _Word = TypeVar("_Word", bound=StrEnum)
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN_KEY = r"[A-Za-z_][A-Za-z0-9_]*"
 _MAX_SHOWN = 60
 
 
@@ -132,7 +132,7 @@ class Field(Struct):
 
 def spelled(steps: Path) -> str:
     """Return a path as text, such as `spec.gpus[0].mig`; `.` for the whole document."""
-    plain = (isinstance(step, str) and _PLAIN_KEY.fullmatch(step) for step in steps)
+    plain = (isinstance(step, str) and re.fullmatch(_PLAIN_KEY, step) for step in steps)
     texts = (f".{step}" if is_plain else f"[{_shown(step)}]" for step, is_plain in zip(steps, plain, strict=True))
     return "".join(texts).removeprefix(".") or "."
 

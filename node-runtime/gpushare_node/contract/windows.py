@@ -42,7 +42,7 @@ class Position(Struct):
 
 def locate(windows: Sequence[Window], now: float) -> Position:
     """Return where `now`, in seconds since 1970, is among the windows."""
-    zones = {window.timezone: _zone(window.timezone) for window in windows}
+    zones = {window.timezone: zone_of(window.timezone) for window in windows}
     found = [
         (at, window, zone)
         for window in windows
@@ -60,7 +60,7 @@ def locate(windows: Sequence[Window], now: float) -> Position:
     )
 
 
-def _zone(name: str) -> tzinfo | None:
+def zone_of(name: str) -> tzinfo | None:
     """Return the zone of this name; None if the system's time zone database lacks it."""
     if name == _UTC:
         return UTC

@@ -50,6 +50,11 @@ def test_unknown_zones_are_reported_with_the_nearest(zone: str, near: str) -> No
     assert (code, place, hint.startswith(near)) == ("GS219", "timezone", True)
 
 
+@pytest.mark.parametrize("zone", ["localtime", "posixrules", "posix/Europe/Zurich", "right/Europe/Zurich", "Europe"])
+def test_other_files_of_the_database_are_no_zones(zone: str) -> None:
+    assert [code for code, _, _ in told("6h", zone)] == ["GS219"]
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/Indiana/Knox", "Etc/GMT+1"])
 def test_known_zones_are_not(zone: str) -> None:
     assert told("6h", zone) == []

@@ -187,7 +187,7 @@ UsableBytes = Callable[[MigProfile], int | None]
 
 NameKey = tuple[str | int, ...]
 
-_NUMBERS = re.compile(r"([0-9]+)")
+_NUMBERS = r"([0-9]+)"
 
 _BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 """Compute slices of the whole card → how many instances of each number of compute slices."""
@@ -264,5 +264,5 @@ def _in_name_order(own: CardSolver, counts: Counts) -> list[NameKey]:
 
 @cache
 def _name_key(name: str) -> NameKey:
-    parts = _NUMBERS.split(name)
+    parts = re.split(_NUMBERS, name)
     return tuple(int(part) if number % 2 else part for number, part in enumerate(parts))

@@ -14,7 +14,7 @@ BY_NAME = {
         "cluster.live.claims": "the driver's slices, classes and claims",
         "cluster.live.objects": "vGPUs",
         "render.values": "the ConfigMap of the vGPU device manager",
-        "resolved.pools": "vGPUs",
+        "resolved.plan": "vGPUs",
         "report.status": "nodes of the driver",
     },
     NODE.name: {

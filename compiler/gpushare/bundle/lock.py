@@ -1,10 +1,11 @@
-"""What a bundle records for the next compile in `gpushare.lock.yaml`: resolved goals and former device-plugin profiles.
+"""What `gpushare.lock.yaml` records of a bundle for the next compile: resolved goals, former configs and classes of nodes.
 
 The lock is a declared input of the next compile, so the same intent and the same lock always give the same bytes. Owns the
-type, its text, and how a current set of profiles becomes a former one. Reads no files.
+type, its text, and how a current set of configs becomes a former one. A node is changed when its turn
+comes: until then it may have a former config, and its GPUs are offered by a former DeviceClass. Reads no files.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpushare import __version__
@@ -220,3 +221,43 @@ def _of_dra(now: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, A
     both = [*before.get("tolerations", ()), *now.get("tolerations", ())]
     tolerations = [one for number, one in enumerate(both) if one not in both[:number]]
     return {**before, **now, "classes": before.get("classes", {}) | now.get("classes", {}), "tolerations": tolerations}
+
+
+_OF_POOL = ("limited.", "namespace.")
+"""With which the lookups begin that a pool of the intent has itself."""
+
+
+class FormerClasses(Struct):
+    """`classes` are entries of the lock by the name of the class; `driver_namespace`: where the driver's pods run, if known."""
+
+    driver_namespace: str = ""
+    classes: Mapping[str, Any] = NOTHING
+
+    def specs(self) -> dict[str, Any]:
+        """Return what the chart makes of each class."""
+        return {name: {"pool": entry["pool"], "spec": entry["spec"]} for name, entry in sorted(self.classes.items())}
+
+    def lookups(self, pools: Collection[str]) -> dict[str, str]:
+        """Return what the admission policies look up of the classes. `pools` are those of the intent."""
+        found: dict[str, str] = {}
+        for key, text in self._lookups(pools):
+            is_list = key.startswith("namespace.") and text not in found.get(key, "").split()
+            found[key] = f"{found.get(key, '')} {text}".strip() if is_list else found.get(key, text)
+        return dict(sorted(found.items()))
+
+    def _lookups(self, pools: Collection[str]) -> Iterator[tuple[str, str]]:
+        for _, entry in sorted(self.classes.items()):
+            for key, text in entry["lookups"].items():
+                if entry["pool"] not in pools or not key.startswith(_OF_POOL):
+                    yield key, text
+
+    def quotas(self, namespace: str, key: str) -> dict[str, int]:
+        """Return of how many devices a namespace may have claims. `key` is what a ResourceQuota adds to the name of a class."""
+        numbers = {name: entry["quotas"].get(namespace) for name, entry in self.classes.items()}
+        return {f"{name}{key}": number for name, number in numbers.items() if number is not None}
+
+
+def former(dra: Mapping[str, Any], current: Collection[str]) -> FormerClasses:
+    """Return the classes of a lock's `dra` that are not among those that the pools of the intent have."""
+    classes = {name: entry for name, entry in dra.get("classes", {}).items() if name not in current}
+    return FormerClasses(driver_namespace=dra.get("driverNamespace", ""), classes=classes)

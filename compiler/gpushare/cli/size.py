@@ -15,7 +15,7 @@ from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog import cards as catalog
 from gpushare.facts.catalog.cards import Card, Catalog
 from gpushare.offering import modes
-from gpushare.offering.modes.demand import MAX_SIZES, Demand, Need
+from gpushare.offering.modes.traits import MAX_SIZES, Demand, Need
 from gpushare.reading import source
 from gpushare.report import simulation
 from gpushare.report import size as report

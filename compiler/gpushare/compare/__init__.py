@@ -17,7 +17,7 @@ from gpushare.compare.outages import begins, outage, tainted
 from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import PoolSide
 from gpushare.core.units import total
-from gpushare.resolved.pools import VmPool
+from gpushare.resolved.plan import VmPool
 from gpushare_node.contract.struct import replace
 
 __all__ = ["compare"]

@@ -13,8 +13,7 @@ from gpushare.facts.nodes import selectors
 from gpushare.intent.types import Intent, NvidiaStack
 from gpushare.offering import backends, modes
 from gpushare.resolved import policy
-from gpushare.resolved.plan import Plan
-from gpushare.resolved.pools import VmPool, resolve_machines
+from gpushare.resolved.plan import Plan, VmPool, resolve_machines
 from gpushare_node.contract.policy import of_document
 from gpushare_node.contract.struct import NOTHING, Struct
 

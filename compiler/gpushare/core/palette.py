@@ -12,8 +12,6 @@ from gpushare_node.contract.struct import Struct
 WHOLE, OTHER = "whole", "other"
 """The kinds of a GPU without MIG, and of profiles whose size has no colour of its own."""
 _SLICES = r"([1-7]g)\."
-_LEVELS = (0, 95, 135, 175, 215, 255)
-"""Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
 
 
 class Shades(Struct):
@@ -81,15 +79,3 @@ def kind(profile: str | None) -> str:
         return WHOLE
     found = re.match(_SLICES, profile)
     return found[1] if found and found[1] in LIGHT.colours else OTHER
-
-
-def channels(colour: str) -> tuple[int, int, int]:
-    """Return red, green and blue, each from 0 to 255."""
-    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
-    return red, green, blue
-
-
-def nearest_of_256(colour: str) -> int:
-    """Return the number of the most similar colour among the 216 of the cube of a terminal that has 256."""
-    red, green, blue = (min(range(6), key=lambda at: abs(_LEVELS[at] - value)) for value in channels(colour))
-    return 16 + 36 * red + 6 * green + blue

@@ -10,18 +10,7 @@ from gpushare.core import emit
 from gpushare.intent import gitops as gitops_facts
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.partitioners.mig_parted import ALL_DISABLED
-from gpushare.render import (
-    autoscaling,
-    chart,
-    cloud,
-    existing,
-    gitops,
-    images,
-    observing,
-    readme,
-    values,
-    vgpu,
-)
+from gpushare.render import chart, existing, gitops, images, nodes, observing, readme, values, vgpu
 from gpushare.render.gitops.tool import Inputs
 from gpushare.render.monitoring import artifacts as monitoring
 from gpushare.render.stacks import STACKS, dra
@@ -101,7 +90,7 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     removal = (line for stack in STACKS for line in stack.removal(plan, new_lock))
     more = (*(line for tool in synced_by for line in tool.section()), *removal, *monitoring.section(plan))
     # Until nodes enforce, no program may read our profiles, and no node may start with a taint that nothing removes.
-    snippets = None if observes else cloud.cloud(plan)
+    snippets = None if observes else nodes.cloud_notes(plan)
     text = (
         observing.readme(plan, more)
         if observes
@@ -156,10 +145,10 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
 
 
 def _autoscaling(plan: Plan) -> Iterator[Artifact]:
-    notes = autoscaling.notes(plan)
+    notes = nodes.notes(plan)
     if notes:
         yield Artifact(path="nodes/autoscaling.md", text=notes)
-    for pool, overlay in autoscaling.overlays(plan).items():
+    for pool, overlay in nodes.overlays(plan).items():
         yield _yaml(f"nodes/karpenter/{pool}.yaml", overlay)
 
 

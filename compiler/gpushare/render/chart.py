@@ -12,7 +12,7 @@ from typing import Any
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES, rollout_slots
 from gpushare.bundle.artifact import Artifact, hexdigest
-from gpushare.bundle.former_classes import FormerClasses
+from gpushare.bundle.lock import FormerClasses
 from gpushare.core import resources
 from gpushare.facts.catalog import image_registry, upstream
 from gpushare.intent.types import NvidiaStack, Platform

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import NvidiaStack
-from gpushare.render.steps import preparation
+from gpushare.render.steps import installing as preparation
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.tenancy import AdmissionMode
 

@@ -14,7 +14,8 @@ from gpushare.offering import backends, claims, modes
 from gpushare.offering.claims import ClaimShape
 from gpushare.render.gitops.tool import Tool
 from gpushare.render.stacks import STACKS
-from gpushare.render.steps import leaving, nvidia_release, preparation, virtual_machines
+from gpushare.render.steps import installing as preparation
+from gpushare.render.steps import leaving
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.objects import MEMORY
@@ -49,7 +50,7 @@ def readme(plan: Plan, more: Sequence[str], tool: Tool | None, machines: Sequenc
             *_quotas(plan),
             *_install(plan, has_cloud=has_cloud),
             *more,
-            *leaving.section(plan, tool, has_cloud=has_cloud),
+            *leaving.section(plan, tool, tuple(line for stack in STACKS for line in stack.leaving(plan)), has_cloud=has_cloud),
             *_not_generated(plan),
         ]
     )
@@ -198,7 +199,7 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
         *((stack.title, stack.step(plan)) for stack in STACKS if stack.is_first),
         *charts,
         *((stack.title, stack.step(plan)) for stack in STACKS if not stack.is_first),
-        ("Virtual machines", virtual_machines.labels(plan)),
+        ("Virtual machines", preparation.vm_labels(plan)),
         ("Check", _check(plan) if plan.pools else ()),
         ("Start-up taint", _START_UP_TAINT if has_cloud else ()),
     )
@@ -227,11 +228,11 @@ def _upstream(plan: Plan) -> Iterator[str]:
         steps = "[existing/README.md](existing/README.md)"
         yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
         return
-    has_null = nvidia_release.renders_null(plan)
+    has_null = preparation.renders_null(plan)
     if has_null:
         yield "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty, which"
         yield from ("server-side apply refuses. Only Helm 4 has the option `--server-side=false`: omit it with Helm 3.", "")
-    yield from nvidia_release.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
+    yield from preparation.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
     yield f"    kubectl --namespace {plan.intent.plugin_namespace} get pods --selector {_PLUGIN[platform.stack]} --output wide"
     yield from ("", "lists a pod for each GPU node, `Running` as soon as the node has its driver.")
     if platform.stack is NvidiaStack.GPU_OPERATOR:

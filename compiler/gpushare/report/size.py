@@ -8,7 +8,7 @@ from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import join_words, layout_text, mib, pluralize
 from gpushare.intent import writer
 from gpushare.offering.modes import VARIANTS
-from gpushare.offering.modes.demand import FaultIsolation, MemoryIsolation, Need
+from gpushare.offering.modes.traits import FaultIsolation, MemoryIsolation, Need
 from gpushare.report.document import (
     COUNT,
     FLAG,

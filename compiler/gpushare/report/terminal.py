@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TextIO
 
-from gpushare.core import palette
 from gpushare.core.wording import visible
 from gpushare_node.contract.struct import Struct
 
@@ -33,8 +32,8 @@ class Style(Struct):
         if self.colours < 256:
             return ()
         if self.colours == 256:
-            return f"38;5;{palette.nearest_of_256(ink)}", f"48;5;{palette.nearest_of_256(ground)}"
-        return "38;2;{};{};{}".format(*palette.channels(ink)), "48;2;{};{};{}".format(*palette.channels(ground))
+            return f"38;5;{nearest_of_256(ink)}", f"48;5;{nearest_of_256(ground)}"
+        return "38;2;{};{};{}".format(*channels(ink)), "48;2;{};{};{}".format(*channels(ground))
 
     @property
     def ellipsis(self) -> str:
@@ -195,3 +194,19 @@ def wrapped(text: str, style: Style, *, indent: int = 0) -> str:
         else:
             lines.append((" " * indent if lines else "") + word)
     return "\n".join(lines) + "\n"
+
+
+_LEVELS = (0, 95, 135, 175, 215, 255)
+"""Of red, green and blue among colours 16 to 231 of a terminal that has 256 (ctlseqs of XTerm)."""
+
+
+def channels(colour: str) -> tuple[int, int, int]:
+    """Return red, green and blue, each from 0 to 255."""
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
+
+
+def nearest_of_256(colour: str) -> int:
+    """Return the number of the most similar colour among the 216 of the cube of a terminal that has 256."""
+    red, green, blue = (min(range(6), key=lambda at: abs(_LEVELS[at] - value)) for value in channels(colour))
+    return 16 + 36 * red + 6 * green + blue

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare.core.units import MIB
-from gpushare.offering import caps, claims
+from gpushare.offering import claims, shares
 from gpushare.offering.shares import ShareKind
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.policy import DraShares
@@ -39,7 +39,7 @@ def _gets(plan: Plan, pool: PoolPlan) -> Iterator[tuple[int | None, int, int | N
     """Yield for each shape, in the order of `claims.shapes`, the memory that is asked for, how many fit, and the cap."""
     for kind in pool.kinds:
         if kind.shared and plan.division.by is DraShares.COUNT:
-            yield None, kind.replicas, caps.cap_mib(pool.pool, pool.card, kind.profile, kind.replicas)
+            yield None, kind.replicas, shares.cap_mib(pool.pool, pool.card, kind.profile, kind.replicas)
         else:
             asked = kind.memory_mib and kind.memory_mib // kind.replicas
             yield asked, kind.replicas, _cap(pool, kind, asked)
@@ -50,7 +50,7 @@ def _gets(plan: Plan, pool: PoolPlan) -> Iterator[tuple[int | None, int, int | N
 
 
 def _cap(pool: PoolPlan, kind: ShareKind, asked_mib: int | None) -> int | None:
-    cap = caps.cap_mib(pool.pool, pool.card, kind.profile, kind.replicas)
+    cap = shares.cap_mib(pool.pool, pool.card, kind.profile, kind.replicas)
     if cap is None or asked_mib is None or kind.memory_mib is None:
         return cap
-    return caps.claim_cap_mib(cap, kind.replicas, asked_mib, kind.memory_mib)
+    return shares.claim_cap_mib(cap, kind.replicas, asked_mib, kind.memory_mib)

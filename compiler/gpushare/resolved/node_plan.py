@@ -10,7 +10,7 @@ from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, PartitionMode
 from gpushare.facts.mig import PlacedInstance
 from gpushare.intent.types import Layout, Pool
-from gpushare.offering import backends, caps, modes, shares
+from gpushare.offering import backends, modes, shares
 from gpushare.offering.partitioners import config_manager, mig_parted
 from gpushare.offering.partitioners.config_manager import ManagerConfig
 from gpushare.offering.partitioners.mig_parted import MigConfig
@@ -118,7 +118,7 @@ def _devices(
 ) -> tuple[DevicePlan, ...]:
     """Return every device of a node, sorted by GPU and start: also all `free` places of GPUs with MIG."""
     offered = {kind.profile.name if kind.profile else None: kind for kind in kinds}
-    caps_mib = {name: caps.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
+    caps_mib = {name: shares.cap_mib(pool, card, kind.profile, kind.replicas) for name, kind in offered.items()}
     whole = card.mig.units if card.mig else 1
 
     def device(gpu: int, name: str | None, start: int, size: int) -> DevicePlan:

@@ -8,25 +8,92 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpushare import vendors
 from gpushare.bundle.artifact import content_hash, digest
 from gpushare.bundle.lock import GoalPin, Lock
 from gpushare.core import emit
 from gpushare.facts import mig
-from gpushare.facts.catalog.cards import Card, Catalog
+from gpushare.facts.catalog.cards import Card, Catalog, VgpuType
 from gpushare.facts.nodes import selectors
-from gpushare.intent.types import Intent, Layout, Pool, Quota
-from gpushare.offering import backends, caps, claims, modes, shares
+from gpushare.intent.types import Intent, Layout, Mode, Pool, Quota
+from gpushare.offering import backends, claims, modes, shares
+from gpushare.offering.backends import vgpu
+from gpushare.offering.backends.vgpu import VgpuConfig
 from gpushare.offering.claims import Division
 from gpushare.offering.partitioners.config_manager import ManagerConfig
 from gpushare.offering.partitioners.mig_parted import MigConfig
 from gpushare.offering.shares import Offer, ShareKind
 from gpushare.resolved import node_plan
 from gpushare.resolved.node_plan import DevicePlan, GpuLayout, NodeShape, SharingProfile
-from gpushare.resolved.pools import ResolvedPool, VmPool, resolve_machines
 from gpushare.vendors import OTHERS
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.names import IMPLICIT
 from gpushare_node.contract.policy import DraShares, Partitioner
 from gpushare_node.contract.struct import NOTHING, Struct
+
+
+class ResolvedPool(Struct):
+    """One pool of the intent and its card. `terms` are Kubernetes nodeSelectorTerms of the nodes that it owns."""
+
+    pool: Pool
+    card: Card
+    terms: tuple[Mapping[str, Any], ...]
+
+    @property
+    def vendor(self) -> GpuVendor:
+        """Whose GPUs the pool has."""
+        return vendors.of(self.card)
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+    @property
+    def mode(self) -> Mode:
+        """The pool's mode."""
+        return self.pool.mode
+
+    @property
+    def nodes(self) -> int | None:
+        """How many nodes capacity is reported for; None if unknown."""
+        return self.pool.nodes.count
+
+
+class VmPool(ResolvedPool):
+    """One pool for virtual machines, resolved."""
+
+    kind: VgpuType
+    config: VgpuConfig
+
+    @property
+    def resource(self) -> str:
+        """The resource that a virtual machine requests."""
+        return vgpu.resource(self.vendor, self.kind)
+
+    @property
+    def per_node(self) -> int:
+        """How many vGPUs a node has."""
+        return self.kind.max_count * self.pool.gpus_per_node
+
+    @property
+    def total(self) -> int | None:
+        """How many vGPUs all nodes have; None if the number of nodes is unknown."""
+        return None if self.nodes is None else self.per_node * self.nodes
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that a person sets on the pool's nodes."""
+        return vgpu.labels(self.vendor, self.config.name)
+
+
+def resolve_machines(pool: Pool, card: Card, terms: tuple[Mapping[str, Any], ...]) -> VmPool:
+    """Return the resolved pool. A ValueError is a bug: the rules accepted a type that the card lacks."""
+    kind = modes.of(pool).vgpu_type(card)
+    if kind is None:
+        raise ValueError(f"pool {pool.name}: no vGPU type")
+    return VmPool(pool=pool, card=card, kind=kind, config=vgpu.config(card, kind), terms=terms)
+
 
 __all__ = [
     "DevicePlan",
@@ -297,7 +364,7 @@ def _granted(quota: Quota, pool: Pool, card: Card, shape: NodeShape) -> Iterator
     only = shape.kinds[0]
     limits = [] if quota.shares is None else [quota.shares]
     if quota.memory_bytes is not None:
-        cap = caps.cap_mib(pool, card, only.profile, only.replicas)
-        limits.append(caps.shares_for(quota.memory_bytes, cap) if cap else 0)
+        cap = shares.cap_mib(pool, card, only.profile, only.replicas)
+        limits.append(shares.shares_for(quota.memory_bytes, cap) if cap else 0)
     if limits:
         yield only.resource, min(limits)

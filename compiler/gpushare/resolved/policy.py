@@ -7,7 +7,7 @@ from typing import Any
 from gpushare.facts.catalog.cards import PartitionMode
 from gpushare.facts.nodes import taints
 from gpushare.intent.types import Enforcement, Platform
-from gpushare.offering import caps, modes
+from gpushare.offering import modes, shares
 from gpushare.offering.partitioners import config_manager
 from gpushare.resolved.node_plan import GpuLayout
 from gpushare.resolved.plan import Plan, PoolPlan
@@ -100,7 +100,7 @@ def _shares(pool: PoolPlan) -> Iterator[policy.Share]:
             replicas=device.replicas,
             memory_mib=device.memory_mib,
             cap_mib=cap,
-            tolerance_mib=0 if cap is None else caps.tolerance_mib(pool.pool, cap),
+            tolerance_mib=0 if cap is None else shares.tolerance_mib(pool.pool, cap),
         )
 
 

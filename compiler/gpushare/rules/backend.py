@@ -1,6 +1,6 @@
 """Rules on what pools of NVIDIA's DRA driver need of it, of the cluster and of its cloud: GS760 to GS762, GS768, GS772.
 
-What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5, here and in `device_parts` and `device_classes`.
+What the driver does is that of kubernetes-sigs/dra-driver-nvidia-gpu 0.5, here and in `device_classes`.
 """
 
 import re

@@ -9,7 +9,7 @@ from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapValue, CapWord, Enforcement, Intent, MemoryEach, Pool, Requests
-from gpushare.offering import caps, modes
+from gpushare.offering import modes, shares
 from gpushare.offering.modes.mps import limits_clients
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
@@ -83,7 +83,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
 
 
 def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _Idle:
-    wanted: set[CapValue] = {caps.wanted_cap(pool, kind.profile) for kind in shared}
+    wanted: set[CapValue] = {shares.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, modes.of(pool).has_daemon
     if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
         why = "the MPS daemon divides all memory" if by_mps else f"pool {pool.name} has no caps"
@@ -158,7 +158,7 @@ def check_daemon(context: RuleContext) -> Iterator[Finding]:
         if not modes.of(pool).has_daemon or not limits_clients(card):
             continue
         for kind in context.kinds(pool) or ():
-            if caps.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
+            if shares.wanted_cap(pool, kind.profile) is CapWord.NONE and kind.memory_mib:
                 even, clients = kind.memory_mib // kind.replicas, pluralize(kind.replicas, "client")
                 message = f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most"
                 hint = "write cap: even to say so, or mode: time-slicing, where a container may use all memory"
@@ -213,7 +213,7 @@ def _sizes(context: RuleContext) -> Iterator[tuple[Pool, ShareKind, int]]:
     """Yield every shared kind whose cap is a size, except under MPS: there GS507 checks it."""
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
-            cap = caps.wanted_cap(pool, kind.profile)
+            cap = shares.wanted_cap(pool, kind.profile)
             if kind.shared and isinstance(cap, int) and not modes.of(pool).has_daemon:
                 yield pool, kind, cap
 

@@ -11,7 +11,7 @@ from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.facts.catalog.cards import Card, usable_bytes
 from gpushare.intent.types import CapWord, Pool
-from gpushare.offering import caps, modes
+from gpushare.offering import modes, shares
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
 from gpushare_node.contract.struct import Struct
@@ -41,7 +41,7 @@ class _Shared(Struct):
     @property
     def cap_bytes(self) -> int | None:
         """The cap in bytes, if it is a quantity."""
-        cap = caps.wanted_cap(self.pool, self.kind.profile)
+        cap = shares.wanted_cap(self.pool, self.kind.profile)
         return None if isinstance(cap, CapWord) else cap
 
 
@@ -144,7 +144,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
     """`even`, written or by default, of a memory size that is not known."""
     seen: set[Path] = set()
     for shared in _shared(context):
-        even = caps.wanted_cap(shared.pool, shared.kind.profile) is CapWord.EVEN
+        even = shares.wanted_cap(shared.pool, shared.kind.profile) is CapWord.EVEN
         if not even or shared.kind.memory_mib or shared.path in seen:
             continue
         seen.add(shared.path)
@@ -164,7 +164,7 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
     seen: set[Path] = set()
     for shared in _shared(context):
         kind = shared.kind
-        cap = caps.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
+        cap = shares.cap_mib(shared.pool, shared.card, kind.profile, kind.replicas)
         if not cap or cap >= SMALL_CAP_MIB or _too_many_replicas(shared):
             continue
         path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)

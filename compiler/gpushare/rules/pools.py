@@ -10,7 +10,7 @@ from gpushare.core.wording import join_first, shorten
 from gpushare.facts.catalog import card_search
 from gpushare.facts.catalog.cards import Card, NvLink, PartitionMode
 from gpushare.intent.types import CapWord, Pool
-from gpushare.offering import caps, modes
+from gpushare.offering import modes, shares
 from gpushare.offering.partitioners import config_manager
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
@@ -151,7 +151,7 @@ def _mode_facts(context: RuleContext, pool: Pool, card: Card, kinds: tuple[Share
 
 
 def _is_capped(pool: Pool, kind: ShareKind) -> bool:
-    return kind.shared and caps.wanted_cap(pool, kind.profile) is not CapWord.NONE
+    return kind.shared and shares.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
 @rule("GS210")
@@ -181,7 +181,7 @@ def _share(pool: Pool, card: Card, kind: ShareKind) -> str:
     device = product(card) if kind.profile is None else f"{kind.profile.name} of {a_card(card)}"
     if not kind.shared:
         return f"{'a whole ' if kind.profile is None else ''}{device}"
-    cap = caps.cap_mib(pool, card, kind.profile, kind.replicas)
+    cap = shares.cap_mib(pool, card, kind.profile, kind.replicas)
     return f"a share of {device} with {'no cap' if cap is None else f'{cap} MiB'}"
 
 

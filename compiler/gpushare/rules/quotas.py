@@ -9,7 +9,7 @@ from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import CapWord, Pool, Quota
-from gpushare.offering import caps, shares
+from gpushare.offering import shares
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.rule import RuleContext, pool_path, rule
 from gpushare_node.contract.struct import Struct
@@ -45,9 +45,9 @@ class ResolvedQuota(Struct):
         if sole is None:
             return ()
         given = () if quota.shares is None else ((sole, quota.shares, self.shares_path),)
-        cap = caps.cap_mib(self.pool, self.card, sole.profile, sole.replicas)
+        cap = shares.cap_mib(self.pool, self.card, sole.profile, sole.replicas)
         if cap and quota.memory_bytes:
-            return (*given, (sole, caps.shares_for(quota.memory_bytes, cap), (*here, "memory")))
+            return (*given, (sole, shares.shares_for(quota.memory_bytes, cap), (*here, "memory")))
         return given
 
     @property
@@ -157,7 +157,7 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
                 f"claims of pool {quota.pool} have several sizes, so memory cannot be counted in shares",
                 "write a number of claims, or make a pool for each size",
             )
-        elif caps.wanted_cap(resolved.pool, kind.profile) is CapWord.NONE:
+        elif shares.wanted_cap(resolved.pool, kind.profile) is CapWord.NONE:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:
             continue
@@ -171,7 +171,7 @@ def check_floor(context: RuleContext) -> Iterator[Finding]:
         size = resolved.quota.memory_bytes
         for kind, count, path in resolved.limits:
             if size is not None and path[-1] == "memory" and not count:
-                cap = caps.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas)
+                cap = shares.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas)
                 yield Finding(
                     code="GS610",
                     severity=Severity.WARNING,
@@ -207,7 +207,7 @@ def check_total(context: RuleContext) -> Iterator[Finding]:
             if nodes is not None and count > per_node * nodes:
                 most = str(per_node * nodes)
                 if path[-1] == "memory":
-                    cap = caps.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas) or 0
+                    cap = shares.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas) or 0
                     most = f"{per_node * nodes * cap}Mi"
                 yield Finding(
                     code="GS606",

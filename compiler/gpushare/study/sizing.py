@@ -15,9 +15,9 @@ from gpushare.core.wording import mib, pluralize
 from gpushare.facts.catalog.cards import Catalog
 from gpushare.intent import writer
 from gpushare.intent.types import Intent, NodeSelector, NvidiaStack, Pool, Sharing
-from gpushare.offering import caps, modes, shares
+from gpushare.offering import modes, shares
 from gpushare.offering.modes import VARIANTS
-from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Shares, Variant, nodes_for, per_node
+from gpushare.offering.modes.traits import Demand, FaultIsolation, MemoryIsolation, Shares, Variant, nodes_for, per_node
 from gpushare.offering.shares import ShareKind
 from gpushare.resolved.plan import resolve
 from gpushare.study.simulation import supply
@@ -150,7 +150,7 @@ def _grants(demand: Demand, pool: Pool) -> Iterator[UserShare]:
     layouts = modes.of(pool).layouts(demand.card)
     for kind in shares.kinds(pool, demand.card, layouts) if layouts else ():
         asked = (pool, demand.card, kind.profile, kind.replicas)
-        yield UserShare(kind=kind, cap_mib=caps.cap_mib(*asked), provides_bytes=caps.provided_bytes(*asked) or 0)
+        yield UserShare(kind=kind, cap_mib=shares.cap_mib(*asked), provides_bytes=shares.provided_bytes(*asked) or 0)
 
 
 def _nodes_and_users(demand: Demand, offered: Shares) -> tuple[int, int | None]:

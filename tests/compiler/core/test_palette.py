@@ -8,6 +8,7 @@ import pytest
 from gpushare.core import palette
 from gpushare.core.palette import DARK, LIGHT, Shades
 from gpushare.offering import modes
+from gpushare.report import terminal
 
 Vector = tuple[float, ...]
 SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {
@@ -24,7 +25,7 @@ THEMES = pytest.mark.parametrize("shades", [LIGHT, DARK], ids=["light", "dark"])
 
 
 def linear(colour: str) -> Vector:
-    parts = (channel / 255 for channel in palette.channels(colour))
+    parts = (channel / 255 for channel in terminal.channels(colour))
     return tuple(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
 
 
@@ -86,10 +87,10 @@ def test_a_profile_has_the_colour_of_its_size(profile: str | None, kind: str) ->
 
 @pytest.mark.parametrize(("colour", "number"), [("#000000", 16), ("#ffffff", 231), ("#ff0000", 196), ("#5f87af", 67)])
 def test_the_nearest_of_256_colours(colour: str, number: int) -> None:
-    assert palette.nearest_of_256(colour) == number
+    assert terminal.nearest_of_256(colour) == number
 
 
 @THEMES
 def test_256_colours_keep_the_kinds_apart_and_the_text_readable(shades: Shades) -> None:
-    numbers = [palette.nearest_of_256(colour) for colour in shades.colours.values()]
+    numbers = [terminal.nearest_of_256(colour) for colour in shades.colours.values()]
     assert len(set(numbers)) == len(numbers)

@@ -11,7 +11,7 @@ from gpushare.core.units import MIB, SizeOrPercent
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, TimeSlicing
-from gpushare.offering import caps
+from gpushare.offering import shares
 from tests.compiler.resolved.builders import A100, enforcement, memory, pool
 
 T4 = cards.load("t4")
@@ -25,12 +25,12 @@ def profile(card: str, name: str) -> cards.MigProfile:
 
 
 def test_a_quarter_of_a_t4_is_3724_mib() -> None:
-    assert caps.cap_mib(pool(SLICED, "t4"), T4, None, 4) == 3724
+    assert shares.cap_mib(pool(SLICED, "t4"), T4, None, 4) == 3724
 
 
 def test_the_default_reserve_of_a_small_instance_is_256_mib() -> None:
     assert usable_bytes(4864, None) == (4864 - 256) * MIB
-    assert caps.cap_mib(pool(Mig(wanted=(), replicas=2)), cards.load(A100), profile(A100, "1g.5gb"), 2) == 2304
+    assert shares.cap_mib(pool(Mig(wanted=(), replicas=2)), cards.load(A100), profile(A100, "1g.5gb"), 2) == 2304
 
 
 @given(st.integers(1, 1 << 20), st.integers(2, 1024))
@@ -51,7 +51,7 @@ def test_custom_reserve_replaces_the_default(reserve: SizeOrPercent, usable_mib:
 
 
 def test_mps_divides_the_whole_memory_as_its_daemon_does() -> None:
-    assert caps.cap_mib(pool(Mps(replicas=4), "t4", **memory(reserve=SizeOrPercent(bytes=1 << 30))), T4, None, 4) == 3840
+    assert shares.cap_mib(pool(Mps(replicas=4), "t4", **memory(reserve=SizeOrPercent(bytes=1 << 30))), T4, None, 4) == 3840
 
 
 @pytest.mark.parametrize("memory_mib", [None, 0])
@@ -60,7 +60,7 @@ def test_unknown_memory_has_no_usable_bytes(memory_mib: int | None) -> None:
 
 
 def test_even_cap_of_unknown_memory_is_none() -> None:
-    assert caps.cap_mib(pool(SLICED, "l2"), cards.load("l2"), None, 4) is None
+    assert shares.cap_mib(pool(SLICED, "l2"), cards.load("l2"), None, 4) is None
 
 
 @pytest.mark.parametrize(
@@ -68,42 +68,42 @@ def test_even_cap_of_unknown_memory_is_none() -> None:
     [(2 * 10**9, 1907), (3500 * MIB, 3500), (CapWord.NONE, None), (CapWord.EVEN, 3724)],
 )
 def test_cap_is_rounded_down_to_whole_mib(cap: int | CapWord, expected: int | None) -> None:
-    assert caps.cap_mib(pool(SLICED, "t4", **memory(cap=cap)), T4, None, 4) == expected
+    assert shares.cap_mib(pool(SLICED, "t4", **memory(cap=cap)), T4, None, 4) == expected
 
 
 def test_an_unshared_device_has_no_cap() -> None:
-    assert caps.cap_mib(pool(Exclusive(), "t4"), T4, None, 1) is None
+    assert shares.cap_mib(pool(Exclusive(), "t4"), T4, None, 1) is None
 
 
 def test_a_profile_that_a_map_leaves_out_gets_even() -> None:
     mixed = pool(Mig(wanted=(), replicas=2), **memory(cap=(("2g.10gb", 3 << 30),)))
     card = cards.load(A100)
-    assert caps.cap_mib(mixed, card, profile(A100, "2g.10gb"), 2) == 3072
-    assert caps.cap_mib(mixed, card, profile(A100, "1g.5gb"), 2) == 2304
+    assert shares.cap_mib(mixed, card, profile(A100, "2g.10gb"), 2) == 3072
+    assert shares.cap_mib(mixed, card, profile(A100, "1g.5gb"), 2) == 2304
 
 
 @given(st.integers(1, 200_000), st.integers(0, 10_000))
 def test_tolerance_is_rounded_up(cap_mib: int, hundredths: int) -> None:
     tolerant = pool(SLICED, **enforcement(tolerance=SizeOrPercent(percent_hundredths=hundredths)))
-    assert caps.tolerance_mib(tolerant, cap_mib) == ceil(Fraction(cap_mib * hundredths, 10_000))
+    assert shares.tolerance_mib(tolerant, cap_mib) == ceil(Fraction(cap_mib * hundredths, 10_000))
 
 
 def test_a_tolerance_in_bytes_is_rounded_up_to_a_mib() -> None:
-    assert caps.tolerance_mib(pool(SLICED, **enforcement(tolerance=SizeOrPercent(bytes=MIB + 1))), 1000) == 2
+    assert shares.tolerance_mib(pool(SLICED, **enforcement(tolerance=SizeOrPercent(bytes=MIB + 1))), 1000) == 2
 
 
 @pytest.mark.parametrize("contexts", [1, 2, 16])
 def test_a_client_that_fills_the_limit_of_mps_is_within_its_cap(contexts: int) -> None:
     """Measured: the limit leaves out 2 MiB of each context, which the driver lists."""
     served = pool(Mps(replicas=4))
-    limit = caps.cap_mib(served, cards.load(A100), None, 4)
+    limit = shares.cap_mib(served, cards.load(A100), None, 4)
     assert limit is not None
-    assert limit + 2 * contexts <= limit + caps.tolerance_mib(served, limit)
+    assert limit + 2 * contexts <= limit + shares.tolerance_mib(served, limit)
 
 
 def test_a_larger_tolerance_counts_under_mps() -> None:
-    assert caps.tolerance_mib(pool(Mps(replicas=4), **enforcement(tolerance=SizeOrPercent(bytes=100 * MIB))), 1000) == 100
+    assert shares.tolerance_mib(pool(Mps(replicas=4), **enforcement(tolerance=SizeOrPercent(bytes=100 * MIB))), 1000) == 100
 
 
 def test_memory_quota_counts_only_whole_shares() -> None:
-    assert caps.shares_for(56 << 30, 3724) == 15
+    assert shares.shares_for(56 << 30, 3724) == 15

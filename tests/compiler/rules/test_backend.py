@@ -10,11 +10,11 @@ from gpushare.bundle import lock
 from gpushare.core.diagnostics import Finding, Severity, is_error
 from gpushare.facts.catalog import cards
 from gpushare.offering import modes
-from gpushare.rules import backend, device_classes, device_parts
+from gpushare.rules import backend, device_classes
 from tests.compiler.rules.dra_intents import A100, HERE, NEW, OTHER_T4, PLATFORM, SHARING, claimed, hints, whole
 from tests.compiler.rules.intents import check, codes, found, one, pool, written
 
-MODULES = {module.__name__ for module in (backend, device_parts, device_classes)}
+MODULES = {module.__name__ for module in (backend, device_classes)}
 OURS = {code for code, check in rules.RULES.items() if check.__module__ in MODULES}
 
 

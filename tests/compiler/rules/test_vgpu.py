@@ -13,7 +13,7 @@ from gpushare.facts.catalog import cards
 from gpushare.intent.types import NodeSelector, Pool, Vgpu
 from gpushare.offering import modes
 from gpushare.reading import schema
-from gpushare.resolved import pools
+from gpushare.resolved import plan
 from tests.compiler.rules.intents import check, found, one, pool, written
 
 MANAGER = '{vgpuManager: {repository: registry.example.org/nvidia, version: "595.71.03"}}'
@@ -89,7 +89,7 @@ def test_every_type_of_a_card_becomes_a_pool_that_kubernetes_and_nvidia_accept(n
     for kind in card.vgpu.types:
         settings = Vgpu(profile=kind.name)
         wanted = Pool(name="desktops", card=name, nodes=NodeSelector(expected=2), gpus_per_node=4, sharing=settings)
-        made = pools.resolve_machines(wanted, card, ())
+        made = plan.resolve_machines(wanted, card, ())
         assert made.per_node == 4 * kind.max_count
         assert made.total == 8 * kind.max_count
         assert len(made.resource.partition("/")[2]) <= 63

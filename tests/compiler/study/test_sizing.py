@@ -12,7 +12,7 @@ from gpushare.facts.catalog import cards
 from gpushare.intent.types import Layout, Partition
 from gpushare.offering import modes
 from gpushare.offering.modes import VARIANTS, partition
-from gpushare.offering.modes.demand import Demand, Need, Variant, nodes_for
+from gpushare.offering.modes.traits import Demand, Need, Variant, nodes_for
 from gpushare.study.simulation import supply
 from gpushare.study.simulation.engine import simulate
 from gpushare.study.simulation.outcome import PoolOutcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.intent.types import Mps
-from gpushare.offering import caps
+from gpushare.offering import shares
 from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.mps import ControlProgram, HostMpsControl
 from gpushare_node.guard.process_list import Mps as Reachability
@@ -46,7 +46,7 @@ def test_the_limit_refuses_and_the_driver_lists_clients(
     assert rows.get(modest, 0) >= LIMIT_MIB // 4
     assert 0 < int(largest) <= LIMIT_MIB
     served = pool(Mps(replicas=2))
-    assert rows.get(full.pid, 0) <= LIMIT_MIB + caps.tolerance_mib(served, LIMIT_MIB), "a client at its limit is over its cap"
+    assert rows.get(full.pid, 0) <= LIMIT_MIB + shares.tolerance_mib(served, LIMIT_MIB), "a client at its limit is over its cap"
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from gpushare.compare.sides import Side
 from gpushare.compare.snapshots import Pools, PoolSide
 from gpushare.core.wording import clean, join_first, join_words
 from gpushare.offering import backends
-from gpushare.resolved.pools import VmPool
+from gpushare.resolved.plan import VmPool
 from gpushare_node.contract import quantity
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, PROFILE_LABEL
 from gpushare_node.contract.policy import Backend

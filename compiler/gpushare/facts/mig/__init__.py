@@ -1,7 +1,7 @@
 """How MIG can divide a card: placements, layouts, nearest layouts and goals. Pure and exact geometry, without card names.
 
-The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts, and
-goals, `explain` explains illegal ones. This module places layouts, and the instances that are made for each claim.
+The solver's interface, the only module of it that others import: `grid` knows slices, `layouts` the rule for legal layouts,
+what is wrong with others, and goals. This module places layouts, and the instances that are made for each claim.
 
 For those the scheduler takes the first free device in the order in which the driver lists them: GPU by GPU, and the places of a
 profile by their start, compared as text. It leaves no room for others, so what fits depends on the order of the claims.
@@ -11,9 +11,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpushare.facts.catalog.cards import Geometry, MigProfile
-from gpushare.facts.mig.explain import nearest, why_not
 from gpushare.facts.mig.grid import Arrangement
-from gpushare.facts.mig.layouts import MAX_LAYOUTS, CardSolver, Counts, instance_counts, is_manageable, resolve_goal, solver_for
+from gpushare.facts.mig.layouts import (
+    MAX_LAYOUTS,
+    CardSolver,
+    Counts,
+    instance_counts,
+    is_manageable,
+    nearest,
+    resolve_goal,
+    solver_for,
+    why_not,
+)
 from gpushare.intent.types import Layout
 from gpushare_node.contract.struct import Struct, replace
 

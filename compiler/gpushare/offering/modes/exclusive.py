@@ -3,8 +3,15 @@
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import Exclusive, Mode, Sharing
-from gpushare.offering.modes.demand import UNKNOWN_MEMORY, Demand, FaultIsolation, MemoryIsolation, Variant, too_small
-from gpushare.offering.modes.traits import ModeTraits
+from gpushare.offering.modes.traits import (
+    UNKNOWN_MEMORY,
+    Demand,
+    FaultIsolation,
+    MemoryIsolation,
+    ModeTraits,
+    Variant,
+    too_small,
+)
 from gpushare.vendors import VENDORS
 
 

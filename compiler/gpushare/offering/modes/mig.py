@@ -8,10 +8,11 @@ from gpushare.core.units import MIB
 from gpushare.facts import mig
 from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, usable_bytes
 from gpushare.intent.types import Goal, Layout, LayoutGroup, Mig, Mode, OnDemand, Sharing
-from gpushare.offering.modes.demand import (
+from gpushare.offering.modes.traits import (
     Demand,
     FaultIsolation,
     MemoryIsolation,
+    ModeTraits,
     Need,
     Shares,
     Variant,
@@ -20,7 +21,6 @@ from gpushare.offering.modes.demand import (
     per_node,
     too_small,
 )
-from gpushare.offering.modes.traits import ModeTraits
 from gpushare_node.contract.policy import Mechanism
 
 _Chosen = tuple[Layout, tuple[int, ...]]

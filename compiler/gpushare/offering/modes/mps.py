@@ -2,16 +2,16 @@
 
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import Mode, Mps, Sharing
-from gpushare.offering.modes.demand import (
+from gpushare.offering.modes.traits import (
     UNKNOWN_MEMORY,
     Demand,
     FaultIsolation,
     MemoryIsolation,
+    ModeTraits,
     Variant,
     most_caps,
     too_small,
 )
-from gpushare.offering.modes.traits import ModeTraits
 from gpushare_node.contract.policy import Mechanism
 
 _UNCOUNTED_MIB = 32

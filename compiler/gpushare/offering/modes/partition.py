@@ -10,8 +10,7 @@ from itertools import chain
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import Card, DeviceProfile, PartitionMode, usable_bytes
 from gpushare.intent.types import Layout, MigStrategy, Mode, Partition, Sharing
-from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Variant, too_small
-from gpushare.offering.modes.traits import ModeTraits
+from gpushare.offering.modes.traits import Demand, FaultIsolation, MemoryIsolation, ModeTraits, Variant, too_small
 from gpushare.vendors import VENDORS
 
 _COMPUTE_MODES = frozenset(mode for vendor in VENDORS.values() for mode in vendor.compute_modes)

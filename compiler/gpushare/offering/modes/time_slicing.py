@@ -3,16 +3,16 @@
 from gpushare.core.units import MIB
 from gpushare.facts.catalog.cards import usable_bytes
 from gpushare.intent.types import Interval, Mode, Sharing, TimeSlicing
-from gpushare.offering.modes.demand import (
+from gpushare.offering.modes.traits import (
     UNKNOWN_MEMORY,
     Demand,
     FaultIsolation,
     MemoryIsolation,
+    ModeTraits,
     Variant,
     most_caps,
     too_small,
 )
-from gpushare.offering.modes.traits import ModeTraits
 
 
 def _divide(demand: Demand) -> list[Sharing] | str:

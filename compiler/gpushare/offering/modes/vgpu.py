@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from gpushare.facts.catalog.cards import Card, VgpuType
 from gpushare.intent.types import Layout, Mode, Vgpu
-from gpushare.offering.modes.demand import Variant
-from gpushare.offering.modes.traits import ModeTraits
+from gpushare.offering.modes.traits import ModeTraits, Variant
 from gpushare_node.contract.policy import Mechanism
 
 

@@ -15,8 +15,9 @@ from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.render.gitops.tool import Inputs, Object, Tool
-from gpushare.render.steps import leaving, nvidia_release
-from gpushare.render.steps.nvidia_release import ChartRelease
+from gpushare.render.steps import installing as preparation
+from gpushare.render.steps import leaving
+from gpushare.render.steps.installing import ChartRelease
 from gpushare.vendors.nvidia import NVIDIA
 
 VERSION = "argoproj.io/v1alpha1"
@@ -111,7 +112,7 @@ class ArgoCd(Tool):
         for item in self._release_rights(inputs):
             yield f"argocd/rights/{item['kind'].lower()}.yaml", item
         yield "argocd/apps/gpushare.yaml", self._gpushare()
-        for release in nvidia_release.releases(self.plan):
+        for release in preparation.releases(self.plan):
             values = inputs.driver_values if release.stack == upstream.DRA else None
             yield f"argocd/apps/{release.chart.name}.yaml", self._nvidia(release, values)
         if self.settings["project"] != "default":
@@ -290,7 +291,7 @@ class ArgoCd(Tool):
         A DRA driver that served nodes keeps its rights: without them Argo CD would leave its objects, and our classes, behind.
         """
         repositories, kinds = {self.settings["repoURL"]}, {("", "Namespace"), *_OUR_CLUSTER_KINDS}
-        releases = tuple(nvidia_release.releases(self.plan))
+        releases = tuple(preparation.releases(self.plan))
         repositories |= {_address(release) for release in releases}
         if gitops.installs_upstream(self.plan.intent):
             kinds |= {*_NVIDIA_CLUSTER_KINDS}

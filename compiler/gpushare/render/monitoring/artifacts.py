@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from gpushare.core import emit
-from gpushare.render.monitoring import alerts, dashboard, dcgm_fields
+from gpushare.render.monitoring import alerts, dashboard
 from gpushare.resolved.plan import Plan
 from gpushare.vendors import VENDORS
 
@@ -67,8 +67,8 @@ def _dashboard(namespace: str) -> str:
 
 def counters_text(plan: Plan) -> str:
     """Return `monitoring/dcgm-metrics.csv`; empty without dashboard or NVIDIA's cards, and where gpu-operator's values do."""
-    is_wanted = plan.has_nvidia and plan.intent.monitoring.get("dashboard") and not dcgm_fields.is_for_operator(plan.intent)
-    return dcgm_fields.csv_text() if is_wanted else ""
+    is_wanted = plan.has_nvidia and plan.intent.monitoring.get("dashboard") and not dashboard.is_for_operator(plan.intent)
+    return dashboard.csv_text() if is_wanted else ""
 
 
 def section(plan: Plan) -> Iterator[str]:
@@ -82,7 +82,7 @@ def section(plan: Plan) -> Iterator[str]:
     outside = [path for path, _ in plain(plan)]
     if plan.intent.monitoring.get("dashboard"):
         yield "Grafana without a sidecar imports `monitoring/dashboard.json`."
-        if dcgm_fields.is_for_operator(plan.intent):
+        if dashboard.is_for_operator(plan.intent):
             yield "The values of gpu-operator set the counters of dcgm-exporter that its panels show."
         elif plan.has_nvidia:
             yield "Its panels on the hardware need the counters of `monitoring/dcgm-metrics.csv` in your dcgm-exporter."

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpushare.bundle.former_classes import FormerClasses, former
-from gpushare.bundle.lock import Lock
+from gpushare.bundle.lock import FormerClasses, Lock, former
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.nodes.taints import OUR_TAINTS

@@ -1,12 +1,11 @@
 """How to remove gpushare and keep NVIDIA's chart: a section of the bundle's `README.md`, and what the uninstallation prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack
 from gpushare.render.gitops.tool import Tool
-from gpushare.render.stacks import STACKS
-from gpushare.render.steps import nvidia_release, virtual_machines
+from gpushare.render.steps import installing as preparation
 from gpushare.resolved.plan import Plan
 
 NAMESPACE = "PLUGIN_NAMESPACE"
@@ -25,7 +24,7 @@ def next_steps(plan: Plan, tool: Tool | None) -> tuple[str, ...]:
         return ()
     by_helm = _restore_by_helm(plan)
     instead = [f"instead, if Helm installed NVIDIA's chart: {by_helm}"] if plan.intent.gitops and by_helm else []
-    return (*virtual_machines.leaving(plan), _restore(plan, tool), *instead, *_deletions(plan))
+    return (*preparation.vm_leaving(plan), _restore(plan, tool), *instead, *_deletions(plan))
 
 
 def delete_config_maps(plan: Plan, namespace: str = "") -> str:
@@ -50,10 +49,9 @@ def staying(plan: Plan) -> str:
     return f"{namespace} and {kept(plan)} stay" if plan.has_nvidia else f"{namespace} stays"
 
 
-def section(plan: Plan, tool: Tool | None, *, has_cloud: bool) -> Iterator[str]:
-    """Yield the section's lines. `has_cloud`: the bundle has `nodes/cloud.md`."""
+def section(plan: Plan, tool: Tool | None, others: Sequence[str], *, has_cloud: bool) -> Iterator[str]:
+    """Yield the section's lines. `others`: what becomes of other stacks. `has_cloud`: the bundle has `nodes/cloud.md`."""
     intent = plan.intent
-    others = tuple(line for stack in STACKS for line in stack.leaving(plan))
     tools = [gitops.TOOLS[key].title for key in intent.gitops]
     yield from ("## Leaving", "")
     if tools and gitops.installs_upstream(intent):
@@ -72,7 +70,7 @@ def section(plan: Plan, tool: Tool | None, *, has_cloud: bool) -> Iterator[str]:
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
     yield from _by_helm(plan) if tool else _failed(plan)
     yield ""
-    if relabelled := [f"    {command}" for command in virtual_machines.leaving(plan)]:
+    if relabelled := [f"    {command}" for command in preparation.vm_leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
         yield from ("", *relabelled, "")
     if others:
@@ -108,7 +106,7 @@ def _restore_by_helm(plan: Plan) -> str:
     """Return the command on one line; none where the bundle does not install NVIDIA's chart."""
     if not plan.intent.platform.installs_chart:
         return ""
-    return " ".join(line.strip(" \\") for line in nvidia_release.upgrade(plan, _VALUES))
+    return " ".join(line.strip(" \\") for line in preparation.upgrade(plan, _VALUES))
 
 
 def _deletions(plan: Plan) -> Iterator[str]:

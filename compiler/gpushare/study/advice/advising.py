@@ -21,8 +21,8 @@ from gpushare.core.prices import Price
 from gpushare.core.units import MIB
 from gpushare.core.wording import gib, join_first, pluralize
 from gpushare.intent import writer
-from gpushare.offering import caps, modes
-from gpushare.offering.modes.demand import Variant
+from gpushare.offering import modes, shares
+from gpushare.offering.modes.traits import Variant
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.study.advice import distribution
 from gpushare.study.advice.advised import Advice, AdvisedSharing, BackTest, PoolAdvice, Refusal
@@ -241,7 +241,7 @@ class _Adviser:
 
     def _terms(self, one: Candidate) -> Terms:
         enforcement = one.pool.enforcement
-        tolerance = caps.tolerance_mib(one.pool, one.cap_bytes // MIB) * MIB if one.is_capped else 0
+        tolerance = shares.tolerance_mib(one.pool, one.cap_bytes // MIB) * MIB if one.is_capped else 0
         return Terms(
             cap_bytes=one.cap_bytes,
             tolerance_bytes=tolerance,

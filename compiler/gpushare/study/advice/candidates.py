@@ -7,8 +7,8 @@ from gpushare.core.units import MIB
 from gpushare.core.wording import layout_text
 from gpushare.facts.catalog.cards import Card, usable_bytes
 from gpushare.intent.types import CapWord, Layout, Pool, Sharing
-from gpushare.offering import caps, modes, shares
-from gpushare.offering.modes.demand import Demand, FaultIsolation, MemoryIsolation, Need, Variant, nodes_for
+from gpushare.offering import modes, shares
+from gpushare.offering.modes.traits import Demand, FaultIsolation, MemoryIsolation, Need, Variant, nodes_for
 from gpushare.offering.shares import ShareKind
 from gpushare.resolved.plan import PoolPlan
 from gpushare_node.contract.struct import Struct, replace
@@ -125,14 +125,14 @@ def _candidate(pool: Pool, card: Card, pinned: Layout | None = None) -> Candidat
     provided = [_provides(pool, card, kind) for kind in kinds]
     if layouts is None or not kinds or None in provided:
         return None
-    is_capped = any(caps.cap_mib(pool, card, kind.profile, kind.replicas) is not None for kind in kinds)
+    is_capped = any(shares.cap_mib(pool, card, kind.profile, kind.replicas) is not None for kind in kinds)
     cap = min(one for one in provided if one is not None)
     return Candidate(pool=pool, variant=traits.variant, layouts=layouts, kinds=kinds, cap_bytes=cap, is_capped=is_capped)
 
 
 def _provides(pool: Pool, card: Card, kind: ShareKind) -> int | None:
     """Return what a container with one share may use, in bytes: its cap, or what the device has; None if not known."""
-    cap = caps.cap_mib(pool, card, kind.profile, kind.replicas)
+    cap = shares.cap_mib(pool, card, kind.profile, kind.replicas)
     return usable_bytes(kind.memory_mib, pool.memory.reserve) if cap is None else cap * MIB
 
 

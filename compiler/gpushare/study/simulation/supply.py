@@ -6,7 +6,7 @@ from gpushare.bundle.admission import MUTATING_KUBERNETES
 from gpushare.core.prices import Price
 from gpushare.facts.catalog.cards import Card, MigProfile, PartitionMode
 from gpushare.intent.types import Pool, SharePlacement
-from gpushare.offering import backends, caps
+from gpushare.offering import backends, shares
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.tenancy import AdmissionMode
@@ -113,14 +113,14 @@ def _device(pool: Pool, card: Card, sample: DevicePlan) -> tuple[int | None, int
     although the reserve is taken off it.
     """
     profile = card.device_profiles[sample.profile] if sample.profile else None
-    provides = caps.provided_bytes(pool, card, profile, sample.replicas)
+    provides = shares.provided_bytes(pool, card, profile, sample.replicas)
     memory = compute = (1, sample.replicas)
     if isinstance(profile, PartitionMode):
         memory = compute = (1, profile.partitions)
     elif isinstance(profile, MigProfile) and card.mig:
         memory = (sample.size, card.mig.units * sample.replicas)
         compute = (profile.compute_slices, max(one.compute_slices for one in card.mig.profiles) * sample.replicas)
-    even = caps.even_mib(pool, card, profile, sample.replicas) if sample.cap_mib else None
+    even = shares.even_mib(pool, card, profile, sample.replicas) if sample.cap_mib else None
     if even and sample.cap_mib and sample.cap_mib < even:
         memory = (memory[0] * sample.cap_mib, memory[1] * even)
     return provides, min(1000 * part // whole for part, whole in (memory, compute))

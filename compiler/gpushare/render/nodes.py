@@ -1,18 +1,22 @@
-"""`nodes/autoscaling.md` and `nodes/karpenter/<pool>.yaml`: what an autoscaler must be told about the nodes that it adds.
+"""`nodes/`: what clouds and autoscalers must be told about the nodes that they add.
 
-An autoscaler simulates a node before it exists. It does not know the resources and the label that sharing gives the node, so a
-group without nodes stays empty unless the administrator states them, as `nodes.clouds` says for each cloud. For Karpenter:
-https://karpenter.sh/docs/concepts/nodeoverlays/ and https://karpenter.sh/docs/concepts/nodepools/.
+`cloud.md`: how a cloud's node pools get the start-up taint, if pools select by the cloud's own label. Without the taint a pod
+may be scheduled to a new node before its layout is verified. Only the cloud can set it in time.
+
+`autoscaling.md` and `karpenter/<pool>.yaml`: an autoscaler simulates a node before it exists. It does not know the resources
+and the label that sharing gives the node, so a group without nodes stays empty unless the administrator states them, as
+`nodes.clouds` says for each cloud. For Karpenter: https://karpenter.sh/docs/concepts/nodeoverlays/ and
+https://karpenter.sh/docs/concepts/nodepools/.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpushare.core.wording import join_words, pluralize
 from gpushare.facts.nodes import taints
 from gpushare.facts.nodes.clouds import CLOUDS, Cloud, GroupAnnotations, GroupTags
 from gpushare.facts.nodes.selectors import region_of
-from gpushare.intent.types import Autoscaler
+from gpushare.intent.types import Autoscaler, Operator
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import POOL_LABEL
 
@@ -166,3 +170,37 @@ def _karpenter(pool: PoolPlan) -> str:
     text = _KARPENTER.format(pool=pool.name, label=POOL_LABEL, not_ready=key, gpus=gpus)
     resources = join_words([f"{count} {name}" for name, count in _unknown(pool).items()])
     return text + (_OVERLAY.format(pool=pool.name, resources=resources) if resources else "")
+
+
+_OF_CLOUDS = """# The start-up taint on cloud node pools
+
+New nodes must come up with the taint {taint}, which the node runtime removes when the layout is verified. Set it on the
+node pools below, and remove it there before you uninstall gpushare. Replace what is in capitals.
+"""
+
+
+def cloud_notes(plan: Plan) -> str | None:
+    """Return the text of `nodes/cloud.md`; None if no pool selects by a known label."""
+    found = [(pool, section) for pool in plan.pools for section in _sections(pool)]
+    keys = dict.fromkeys(f"`{_taint(pool)}`" for pool, _ in found)
+    introduction = _OF_CLOUDS.format(taint=" or ".join(keys))
+    return "\n".join([introduction, *(section for _, section in found)]) if found else None
+
+
+def _taint(pool: PoolPlan) -> str:
+    return taints.of(pool.pool.autoscaler).not_ready
+
+
+def _sections(pool: PoolPlan) -> Iterator[str]:
+    for key, value in _asked(pool):
+        for cloud_notes in CLOUDS:
+            if cloud_notes.startup_taint and cloud_notes.is_pool_label(key):
+                how = cloud_notes.startup_taint.format(pool=value, POOL=value.upper(), taint=_taint(pool))
+                yield f"## {pool.name}: node pool `{value}`\n\n{how}"
+
+
+def _asked(pool: PoolPlan) -> Iterator[tuple[str, str]]:
+    yield from pool.pool.nodes.match_labels
+    for expression in pool.pool.nodes.match_expressions:
+        if expression.operator is Operator.IN:
+            yield from ((expression.key, value) for value in expression.values)

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from gpushare import pipeline
-from gpushare.bundle import lock, renamed, writer
+from gpushare.bundle import lock, writer
 from gpushare.bundle.artifact import Artifact
 from gpushare.bundle.lock import Lock
 from gpushare.cli import options, report, streams
@@ -23,6 +23,7 @@ from gpushare.pipeline import Compilation
 from gpushare.reading import source
 from gpushare.reading.source import Source
 from gpushare.resolved.plan import Plan
+from gpushare.rules.gitops import renamed
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 
 
@@ -131,7 +132,7 @@ def judged(read: LoadedIntent, directory: Path) -> LoadedIntent:
     intent = read.compilation.intent if read.compilation is not None and read.compilation.plan is not None else None
     if intent is None or not intent.gitops:
         return read
-    found = renamed.findings(intent, read_files(directory, [tool.root for tool in gitops.TOOLS.values()]))
+    found = renamed(intent, read_files(directory, [tool.root for tool in gitops.TOOLS.values()]))
     return replace(read, findings=(*read.findings, *map(read.text.locate, found)))
 
 

@@ -13,7 +13,7 @@ from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.backends import vgpu
-from gpushare.render.monitoring import dashboard
+from gpushare.render.monitoring import artifacts as monitoring
 from gpushare.render.stacks import STACKS
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare_node.contract.names import BACKEND_LABEL
@@ -92,9 +92,9 @@ def _operator(plan: Plan) -> Iterator[tuple[str, Any]]:
         names = {"NVIDIA_RESOURCE_NAMES": ",".join(renamed)} if renamed else {}
         yield "dcgmExporter.env", _env(KUBERNETES_VIRTUAL_GPUS="true", **names)
         yield "dcgmExporter.hostPID", True
-    if dashboard.is_for_operator(plan.intent):
+    if monitoring.is_for_operator(plan.intent):
         # The operator's chart makes the ConfigMap, in the namespace where its exporter reads it.
-        yield "dcgmExporter.config", {"create": True, "name": dashboard.NAME, "data": dashboard.csv_text()}
+        yield "dcgmExporter.config", {"create": True, "name": monitoring.NAME, "data": monitoring.csv_text()}
 
 
 def _renamed(pools: Iterable[PoolPlan]) -> list[str]:

@@ -2,14 +2,14 @@
 
 A rule is registered by `@rule(CODE)` in a module of this package. Every module is imported here, so that a new one is listed
 nowhere; rules run in the order of their codes, whatever the order of the modules. Not registered are `sizes`, which checks the
-output, and `mig.check_own_grids`, without which no rule knows the cards. `check_acceptance` makes GS801 and GS802 from the
-findings of all others.
+output, `mig.check_own_grids`, without which no rule knows the cards, and `gitops.renamed`, which knows the former bundle.
+`check_acceptance` makes GS801 and GS802 from the findings of all others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import islice
-from pkgutil import iter_modules
+from pathlib import Path
 from typing import Any
 
 from gpushare.core import resources
@@ -32,8 +32,8 @@ _NEVER_ACCEPTED = {
 _RETIRED = frozenset({"GS715"})
 """Codes that no version gives any more. Intents may still accept them."""
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+for _file in Path(__file__).parent.glob("[a-z]*.py"):
+    import_module(f"{__name__}.{_file.stem}")
 
 RULES = dict(sorted(REGISTERED.items()))
 """The rules by code, in the order in which they run."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpushare.render.monitoring.alerts import groups
-from gpushare.render.monitoring.dashboard import csv_text
+from gpushare.render.monitoring.artifacts import csv_text
 from gpushare.vendors.nvidia import NVIDIA
 from tests.compiler.render.compiled import document, files
 

@@ -7,11 +7,10 @@ import pytest
 from gpushare.core.units import MIB, SizeOrPercent
 from gpushare.intent.types import CapWord, Exclusive, Mig, Mps, Pool, Sharing, TimeSlicing
 from gpushare.rules import memory as memory_rules
-from gpushare.rules import sharing
 from gpushare_node.contract.policy import Mechanism
 from tests.compiler.resolved.builders import check, enforcement, findings, memory, pool, rules_of
 
-RULES = rules_of(memory_rules, sharing)
+RULES = rules_of(memory_rules)
 T4_SLICED = TimeSlicing(replicas=4)
 SEVEN = Mig(wanted=(("1g.5gb", 7),))
 MIXED = Mig(wanted=(("2g.10gb", 2), ("1g.5gb", 3)), replicas=(("1g.5gb", 2),))

@@ -2,12 +2,12 @@
 
 import pytest
 
+from gpushare import rules
 from gpushare.facts.catalog import cards
 from gpushare.intent.types import Mps, TimeSlicing
-from gpushare.rules import sharing
-from tests.compiler.resolved.builders import check, findings, pool, rules_of
+from tests.compiler.resolved.builders import check, findings, pool
 
-RULES = rules_of(sharing)
+RULES = [rules.RULES[code] for code in ("GS301", "GS302")]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 from gpushare.core import emit
 from gpushare.render.monitoring.alerts import RECORDINGS
-from gpushare.render.monitoring.dashboard import COUNTERS, PANELS, csv_text, document
+from gpushare.render.monitoring.artifacts import COUNTERS, csv_text
+from gpushare.render.monitoring.dashboard import PANELS, document
 from tests.compiler.render.monitoring.test_alerts import UPSTREAM, runtime
 
 KNOWN = UPSTREAM | {field for field, _, _ in COUNTERS}

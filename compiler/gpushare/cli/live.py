@@ -1,6 +1,7 @@
 """The commands on a running cluster: `gpushare status`, what its pools and nodes offer, use and lack, `drift` and `rbac`.
 
-`drift` tells how it differs from a bundle or an intent, `rbac` the least rights for the commands that ask it.
+`drift` tells how it differs from a bundle or an intent, `rbac` the least rights for the commands that ask it; `plan` is that of
+`gpushare plan --live`.
 """
 
 import gc
@@ -15,7 +16,7 @@ from gpushare.cli import inputs, options, streams
 from gpushare.cli.cluster import RELEASE, ClusterConnection, cluster_options, read, warn_unread
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.cli.sides import LoadedSide, load_side
-from gpushare.cluster.live import drift, reader, status
+from gpushare.cluster.live import disturbance, drift, reader, status
 from gpushare.cluster.live.reader import Scope
 from gpushare.cluster.live.status import Status
 from gpushare.compare import bundles
@@ -25,6 +26,7 @@ from gpushare.core.diagnostics import HintedError
 from gpushare.core.units import is_dns_label, is_dns_subdomain
 from gpushare.core.wording import join_first, visible
 from gpushare.report import drift as drift_report
+from gpushare.report import live_plan
 from gpushare.report import status as status_report
 
 _WATCH_SECONDS = 5
@@ -251,3 +253,20 @@ def rbac(  # noqa: PLR0913 - one for each argument of the command line
     )
     streams.product("---\n".join(emit.yaml_text(one) for one in found))
     return ExitCode.DONE
+
+
+def plan(  # noqa: PLR0913 - the arguments of `plan`
+    *, new: str, overlays: tuple[str, ...], style: str, exit_code: bool, strict: bool, cluster: ClusterConnection
+) -> ExitCode:
+    """Write what installing a bundle does to pods, quotas and nodes; the exit codes are those of `gpushare plan`."""
+    side = load_side(new, overlays=overlays)
+    inputs.refuse_errors(side, strict=strict)
+    snapshot = read(cluster, Scope(release=cluster.release))
+    if not snapshot.has_seen("nodes"):
+        warn_unread(snapshot.unseen)
+        raise CouldNotRunError("the nodes cannot be read, so their changes are unknown", "`gpushare rbac` prints the rights")
+    found = disturbance.assess(side.files, side.side, snapshot, inputs.catalog_of(side).geometry)
+    streams.report(live_plan.report(found, has_pods=snapshot.has_seen("pods")), style, is_paged=True)
+    if style != "json":
+        warn_unread(found.unseen)
+    return ExitCode.CHANGES if exit_code and not found.is_empty else ExitCode.DONE

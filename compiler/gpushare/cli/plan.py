@@ -101,9 +101,9 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     if live:
         if pools or style in {"markdown", "html"}:
             raise click.UsageError("--live writes text or json, of all pools")
-        from gpushare.cli import live_plan  # noqa: PLC0415 - `--help` does not need it
+        from gpushare.cli.live import plan  # noqa: PLC0415 - the other calls read no cluster
 
-        return live_plan.run(new=sides[0], overlays=overlays, style=style, exit_code=exit_code, strict=strict, cluster=cluster)
+        return plan(new=sides[0], overlays=overlays, style=style, exit_code=exit_code, strict=strict, cluster=cluster)
     old, new = sides
     if [old, new, *overlays].count("-") > 1:
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")

@@ -11,15 +11,22 @@ from gpushare.bundle import artifact
 from tests.support.paths import ROOT
 
 INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
-NEEDLESS = {"dataclasses", "hashlib", "importlib.metadata", "jinja2", "jsonschema", "kubernetes"}
-"""Each is a twentieth of a cold compile or more, and nothing on the way needs it."""
+NEEDLESS = {
+    *("asyncio", "dataclasses", "difflib", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "pkgutil"),
+    *("random", "shutil", "ssl", "tempfile", "textwrap", "traceback", "urllib.request", "zipfile", "zoneinfo"),
+}
+"""Of the standard library: the largest are a twentieth of a cold compile, and nothing on the way needs one."""
+THIRD_PARTIES = {"click", "yaml", "_yaml"}
+MOST_OF_OURS = 135
+"""Most modules of ours that a compile may load, packages included. A new one is worth its file in every compile, or is late."""
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Command → modules of its process."""
     bundle = str(tmp_path_factory.mktemp("cold") / "bundle")
-    calls = {"check": [], "show": [], "compile": ["-o", bundle]}
+    # Click looks for `-o` among the long options first, and imports difflib to say which is meant.
+    calls = {"check": [], "show": [], "compile": ["--output", bundle]}
     found = {}
     for command, rest in calls.items():
         program = (
@@ -46,13 +53,28 @@ def test_show_imports_only_drawing_modules_beyond_compile(imported: dict[str, se
     drawing = {f"gpushare.report.{name}" for name in names}
     money = {"gpushare.cli.option_files", "gpushare.resolved.costs"}
     others = {"gpushare.report", "gpushare.cli.show", "gpushare.resolved.claim_plan", "unicodedata"}
-    others |= {"csv", "_csv"}
+    others |= {"csv", "_csv", "gpushare.core.palette"}
     assert imported["show"] - imported["compile"] <= drawing | money | others
 
 
-@pytest.mark.parametrize("command", ["check", "show", "compile"])
+COMMANDS = pytest.mark.parametrize("command", ["check", "show", "compile"])
+
+
+@COMMANDS
 def test_usual_call_imports_no_unneeded_modules(command: str, imported: dict[str, set[str]]) -> None:
     assert imported[command] & NEEDLESS == set()
+
+
+@COMMANDS
+def test_usual_call_imports_no_third_party_but_the_parsers(command: str, imported: dict[str, set[str]]) -> None:
+    tops = {name.partition(".")[0] for name in imported[command]} - sys.stdlib_module_names
+    made_by_cython = {name for name in tops if name.startswith(("_cython", "cython_runtime"))}
+    assert tops - made_by_cython - THIRD_PARTIES == {"gpushare", "gpushare_node"}
+
+
+def test_a_compile_imports_no_more_modules_of_ours(imported: dict[str, set[str]]) -> None:
+    ours = [name for name in imported["compile"] if name.startswith("gpushare")]
+    assert len(ours) <= MOST_OF_OURS, sorted(ours)
 
 
 def test_digest_equals_hashlibs_sha256() -> None:

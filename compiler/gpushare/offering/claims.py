@@ -14,7 +14,7 @@ from gpushare.intent.types import Intent, Pool
 from gpushare.offering import modes
 from gpushare.offering.backends.dra import DraDriver
 from gpushare.offering.shares import ShareKind
-from gpushare_node.contract.objects import MEMORY, SHARES
+from gpushare_node.contract.names import MEMORY, SHARES
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import NOTHING, Struct
 

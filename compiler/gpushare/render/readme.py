@@ -17,8 +17,7 @@ from gpushare.render.stacks import STACKS
 from gpushare.render.steps import installing as preparation
 from gpushare.render.steps import leaving
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
-from gpushare_node.contract.names import POOL_LABEL
-from gpushare_node.contract.objects import MEMORY
+from gpushare_node.contract.names import MEMORY, POOL_LABEL
 from gpushare_node.contract.policy import Action, Partitioner
 
 _OURS = "app.kubernetes.io/name=gpushare"

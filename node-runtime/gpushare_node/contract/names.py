@@ -50,6 +50,9 @@ Only the policy's key is added, but all are removed: a node may still have the o
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 """With which the name begins that Kubernetes gives every DeviceClass in `limits`."""
 
+MEMORY, SHARES = "memory", "shares"
+"""Names of capacities of a device."""
+
 OPERATOR_RUNTIME_CLASS = "nvidia"
 """The RuntimeClass of gpu-operator, where its values do not name another."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gpushare_node.contract.names import MEMORY, SHARES
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.quantity import units
 
@@ -15,8 +16,6 @@ Json = Mapping[str, Any]
 KEEPING_AWAY = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a device's taint that keep claims away. `None` only informs, and any other is not known to Kubernetes yet."""
 
-MEMORY, SHARES = "memory", "shares"
-"""Names of capacities of a device."""
 UNLIMITED = "unlimited"
 """`division` of a device that any number of claims share."""
 

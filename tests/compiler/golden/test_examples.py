@@ -43,7 +43,7 @@ def test_an_example_compiles_to_the_bundle_beside_it(example: Path) -> None:
     for path, text in expected.items():
         assert actual[path] == text, f"{path} differs: {MEANT}"
     chart = {f"chart/{path}": text for path, text in files(CHART).items()}
-    optional = tuple(f"chart/templates/{part}/" for part in ("amd", "dra", "monitoring", "vgpu"))
+    optional = tuple(f"chart/templates/{part}/" for part in ("dra", "monitoring", "vendors", "vgpu"))
     assert {path for path in chart if not path.startswith(optional)} <= actual.keys()
     for path in actual.keys() - expected.keys():
         assert actual[path] == chart[path], f"{path} is neither committed nor the chart's"

@@ -14,7 +14,8 @@ from gpushare.cluster.live.slices import Allocations, Held, Listed
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.facts.nodes import taints
-from gpushare_node.contract.objects import MEMORY, tolerates
+from gpushare_node.contract.names import MEMORY
+from gpushare_node.contract.objects import tolerates
 from gpushare_node.contract.struct import Struct
 
 

@@ -15,7 +15,7 @@ from gpushare.cluster.live.live_pools import ClassPlan, LivePool, LivePools
 from gpushare.cluster.live.objects import Pod, Snapshot
 from gpushare.core.units import MIB
 from gpushare.core.wording import join_first
-from gpushare_node.contract.objects import MEMORY, SHARES
+from gpushare_node.contract.names import MEMORY, SHARES
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.struct import NOTHING, Struct, replace
 

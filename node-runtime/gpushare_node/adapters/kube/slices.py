@@ -6,7 +6,8 @@ A slice that lacks something has it empty; whether that is right, `backends/dra/
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpushare_node.contract.objects import KEEPING_AWAY, SHARES, division
+from gpushare_node.contract.names import SHARES
+from gpushare_node.contract.objects import KEEPING_AWAY, division
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.quantity import units
 from gpushare_node.contract.struct import Struct

@@ -148,7 +148,7 @@ def _compile_fleet(file: str, *, check: bool, style: str | None, strict: bool) -
 
     form = report.chosen(style)
 
-    def make(cluster: fleet.FleetCluster) -> fleet.Made:
+    def make(cluster: fleet.FleetCluster) -> fleet.Done:
         directory = Path(cluster.output)
         read = inputs.judged(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), directory)
         result = in_order(list(read.findings)), read.accepted, [artifact.path for artifact in read.artifacts]
@@ -156,22 +156,22 @@ def _compile_fleet(file: str, *, check: bool, style: str | None, strict: bool) -
             report.report(read.findings, read.text.texts, form, as_product=False, accepted=read.accepted)
         code = report.verdict(read.findings, strict=strict)
         if code is not ExitCode.DONE:
-            return fleet.Made(code=code, outcome="findings", text=report.counted(*result[:2]), result=result)
+            return fleet.Done(cluster=cluster, code=code, outcome="findings", text=report.counted(*result[:2]), result=result)
         code, text = _bundle(read, directory, write=not check)
         if form is report.FindingFormat.JSON:
             streams.warn(text)
         outcome = "stale" if code is ExitCode.CHANGES else "current" if check else "compiled"
-        return fleet.Made(code=code, outcome=outcome, text=text, result=result)
+        return fleet.Done(cluster=cluster, code=code, outcome=outcome, text=text, result=result)
 
     done = fleet.run(file, form, make)
     if form is report.FindingFormat.JSON:
-        results = [one.made.result and finding_formats.document(*one.made.result) for one in done]
-        streams.product(emit.json_text(fleet.document("FleetResult", "findings", done, results, fleet.worst(done))))
+        whole = fleet.document("FleetResult", "findings", done, lambda one: finding_formats.document(*one), fleet.worst(done))
+        streams.product(emit.json_text(whole))
     elif form is report.FindingFormat.SARIF:
-        failed = [one for one in done if one.made.result is None]
+        failed = [one for one in done if one.result is None]
         streams.warn("".join(one.message for one in failed))
-        judged = {one.cluster.name: one.made.result[:2] for one in done if one.made.result}
-        streams.product(finding_formats.sarif_of_fleet(judged, [f"{one.cluster.name}: {one.made.text}" for one in failed]))
+        judged = {one.cluster.name: one.result[:2] for one in done if one.result}
+        streams.product(finding_formats.sarif_of_fleet(judged, [f"{one.cluster.name}: {one.text}" for one in failed]))
     else:
         streams.warn("".join(one.message for one in done))
         streams.write(fleet.lines(done))

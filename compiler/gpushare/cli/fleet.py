@@ -2,6 +2,7 @@
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -14,7 +15,7 @@ from gpushare.core.diagnostics import Finding
 from gpushare.core.wording import pluralize, visible
 from gpushare.intent.gitops import TOOLS
 from gpushare.reading import overlay, schema, source
-from gpushare_node.contract.struct import Struct
+from gpushare_node.contract.struct import Struct, replace
 
 _WORST = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.FINDINGS, ExitCode.COULD_NOT_RUN, ExitCode.BUG)
 """From the best on."""
@@ -30,24 +31,21 @@ class FleetCluster(Struct):
     output: str
 
 
-class Made(Struct):
-    """What a command made of a cluster: its exit code, the outcome in a word, what to say in lines, and the result itself."""
+class Done(Struct):
+    """What became of a cluster: the exit code, the outcome in a word, and what to say in lines.
 
+    `result` is the command's own, None where it failed; `message` what it said on stderr.
+    """
+
+    cluster: FleetCluster
     code: ExitCode
     outcome: str
     text: str
     result: Any = None
+    message: str = ""
 
 
-class Done(Struct):
-    """What became of a cluster, and what was said on stderr. Where the command failed, the made has no result."""
-
-    cluster: FleetCluster
-    made: Made
-    message: str
-
-
-def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Made]) -> list[Done]:
+def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Done]) -> list[Done]:
     """Return what became of every cluster that the file lists. Raises FindingsError if the file has findings."""
     done: list[Done] = []
     clusters = _read(file, form)
@@ -55,14 +53,14 @@ def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Made]) ->
         said = io.TextIOWrapper(io.BytesIO(), "utf-8")
         with redirect_stderr(said):
             try:
-                made = make(cluster)
+                one = make(cluster)
             except FindingsError as found:
-                made = Made(code=found.code, outcome=_FAILED[found.code], text=found.summary)
+                one = Done(cluster=cluster, code=found.code, outcome=_FAILED[found.code], text=found.summary)
             except Exception as problem:
                 failed = streams.failure(problem)
-                made = Made(code=failed.code, outcome=_FAILED[failed.code], text=failed.line)
+                one = Done(cluster=cluster, code=failed.code, outcome=_FAILED[failed.code], text=failed.line)
                 streams.warn(failed.text)
-        done.append(Done(cluster=cluster, made=made, message=said.buffer.getvalue().decode()))
+        done.append(replace(one, message=said.buffer.getvalue().decode()))
         streams.progress(f"{len(done)} of {pluralize(len(clusters), 'cluster')}")
     streams.progress("")
     return done
@@ -70,34 +68,33 @@ def run(file: str, form: FindingFormat, make: Callable[[FleetCluster], Made]) ->
 
 def worst(done: list[Done]) -> ExitCode:
     """Return the exit code of the whole run."""
-    return max((one.made.code for one in done), key=_WORST.index)
+    return max((one.code for one in done), key=_WORST.index)
 
 
 def lines(done: list[Done]) -> str:
     """Return a line for every cluster, below a stale one its files, and at the end how many there are of each outcome."""
     width = max(len(one.cluster.name) for one in done)
-    outcomes = [one.made.outcome for one in done]
     shown = []
-    for one, outcome in zip(done, outcomes, strict=True):
-        first, *more = one.made.text.strip().splitlines() or [""]
-        shown.append(f"{one.cluster.name:<{width}}  {outcome:<13}  {visible(first)}".rstrip())
-        shown += map(visible, more if one.made.code is ExitCode.CHANGES else ())
-    kinds = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in sorted(set(outcomes)))
+    for one in done:
+        first, *more = one.text.strip().splitlines() or [""]
+        shown.append(f"{one.cluster.name:<{width}}  {one.outcome:<13}  {visible(first)}".rstrip())
+        shown += map(visible, more if one.code is ExitCode.CHANGES else ())
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(Counter(one.outcome for one in done).items()))
     return "\n".join([*shown, f"{pluralize(len(done), 'cluster')}: {kinds}"]) + "\n"
 
 
-def document(kind: str, key: str, done: list[Done], results: list[Any], code: ExitCode) -> dict[str, Any]:
-    """Return the document of a whole run; `results` are documents of the clusters, which it has as `key`."""
+def document(kind: str, key: str, done: list[Done], document_of: Callable[[Any], object], code: ExitCode) -> dict[str, Any]:
+    """Return the document of a whole run. Each cluster has the document of its result as `key`."""
     clusters = [
         {
             "name": one.cluster.name,
             "output": one.cluster.output,
-            "outcome": one.made.outcome,
-            "exitCode": one.made.code,
-            key: result,
+            "outcome": one.outcome,
+            "exitCode": one.code,
+            key: None if one.result is None else document_of(one.result),
             "message": one.message.strip(),
         }
-        for one, result in zip(done, results, strict=True)
+        for one in done
     ]
     return {"apiVersion": "gpushare.dev/v1", "kind": kind, "clusters": clusters, "exitCode": code}
 
@@ -125,20 +122,22 @@ def _cluster(folder: Path, name: str, written: dict[str, Any]) -> FleetCluster:
     return FleetCluster(name=name, intent=path(written["intent"]), overlays=overlays, output=path(written["output"]))
 
 
-def _shared_folders(clusters: list[FleetCluster]) -> Iterator[Finding]:
-    def shared(name: str, message: str) -> Finding:
-        hints = ("give each cluster a folder of its own",)
-        return Finding(code="GS740", message=message, path=("clusters", name, "output"), hints=hints)
+def _clash(cluster: FleetCluster, message: str, wanted: str, *field: str) -> Finding:
+    path = ("clusters", cluster.name, *field)
+    return Finding(code="GS740", message=message, path=path, on_key=not field, hints=(f"give each cluster {wanted}",))
 
-    taken: dict[Path, str] = {}
+
+def _shared_folders(clusters: list[FleetCluster]) -> Iterator[Finding]:
+    """Yield each cluster whose bundle is to be in the folder of another one, or inside it."""
+    wanted = "a folder of its own"
+    own: dict[Path, FleetCluster] = {}
     for one in clusters:
-        owner = taken.setdefault(Path(os.path.realpath(one.output)), one.name)
-        if owner != one.name:
-            yield shared(one.name, f"the cluster {owner} has the same folder")
-    for output, name in taken.items():
-        around = next((taken[above] for above in output.parents if above in taken), None)
-        if around is not None:
-            yield shared(name, f"the folder is inside that of the cluster {around}")
+        owner = own.setdefault(Path(os.path.realpath(one.output)), one)
+        if owner is not one:
+            yield _clash(one, f"the cluster {owner.name} has the same folder", wanted, "output")
+    for output, one in own.items():
+        if around := next((own[above] for above in output.parents if above in own), None):
+            yield _clash(one, f"the folder is inside that of the cluster {around.name}", wanted, "output")
 
 
 def _shared_targets(clusters: list[FleetCluster]) -> Iterator[Finding]:
@@ -146,18 +145,16 @@ def _shared_targets(clusters: list[FleetCluster]) -> Iterator[Finding]:
 
     Warns of an output that is not the folder that is synced.
     """
-    taken: dict[tuple[str, ...], str] = {}
+    taken: dict[tuple[str, ...], FleetCluster] = {}
     misplaced = []
     for one in clusters:
         for tool, path, targets in _targets(one):
-            parts, wanted = _parts(one.output), _parts(path)
-            if parts[-len(wanted) :] != wanted:
+            parts, synced = _parts(one.output), _parts(path)
+            if parts[-len(synced) :] != synced:
                 misplaced.append(f"{tool} syncs {one.name} from {path}, but its bundle is written into {one.output}")
-            owners = ((taken.setdefault(target, one.name), message) for target, message in targets.items())
-            clash = next((f"{message} {owner}" for owner, message in owners if owner != one.name), None)
-            if clash:
-                hints = ("give each cluster a name and a gitops path of its own, in its overlay",)
-                yield Finding(code="GS740", message=clash, path=("clusters", one.name), on_key=True, hints=hints)
+            owners = [(taken.setdefault(target, one), message) for target, message in targets.items()]
+            for owner, message in [pair for pair in owners if pair[0] is not one][:1]:
+                yield _clash(one, f"{message} {owner.name}", "a name and a gitops path of its own, in its overlay")
     for warning in misplaced:
         streams.warn(f"gpushare: warning: {visible(warning)}\n" + streams.hint("write one of the two into the other"))
 

@@ -146,25 +146,24 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
     Returns the worst exit code, as `compile --fleet`; changes count only with `exit_code`.
     """
 
-    def make(cluster: fleet.FleetCluster) -> fleet.Made:
+    def make(cluster: fleet.FleetCluster) -> fleet.Done:
         directory = Path(cluster.output)
         if not (directory / lock.FILE).is_file() and not (directory / "chart").is_dir():
             inputs.refuse_errors(inputs.compiled(cluster.intent, directory, overlays=cluster.overlays), strict=strict)
-            return fleet.Made(code=ExitCode.DONE, outcome="new", text="")
+            return fleet.Done(cluster=cluster, code=ExitCode.DONE, outcome="new", text="")
         comparison, sides, catalog = _compared(cluster.output, cluster.intent, cluster.overlays, strict=strict)
         code, outcome = (ExitCode.DONE, "unchanged") if comparison.is_empty else (ExitCode.CHANGES, "changes")
         result = report.report(comparison, sides, catalog)
-        return fleet.Made(code=code, outcome=outcome, text=summary(comparison), result=result)
+        return fleet.Done(cluster=cluster, code=code, outcome=outcome, text=summary(comparison), result=result)
 
     done = fleet.run(file, findings.FindingFormat.JSON if style == "json" else findings.FindingFormat.TEXT, make)
     code = fleet.worst(done)
-    if code is ExitCode.DONE and any(one.made.outcome == "new" for one in done):
+    if code is ExitCode.DONE and any(one.outcome == "new" for one in done):
         code = ExitCode.CHANGES
     if code is ExitCode.CHANGES and not exit_code:
         code = ExitCode.DONE
     if style == "json":
-        results = [one.made.result and one.made.result.document() for one in done]
-        streams.product(emit.json_text(fleet.document("FleetPlan", "plan", done, results, code)))
+        streams.product(emit.json_text(fleet.document("FleetPlan", "plan", done, lambda one: one.document(), code)))
         return code
     streams.warn("".join(one.message for one in done))
     if style == "markdown":
@@ -177,9 +176,9 @@ def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> Exit
 def _markdown(done: list[fleet.Done]) -> str:
     """Return a table with a row for every cluster, and below it what changes in each, folded."""
     rows, folds = [], []
-    for name, made in ((one.cluster.name, one.made) for one in done):
-        text = made.text if made.result else made.text and markdown.code(made.text)
-        rows.append("| {} | {} | {} |".format(markdown.code(name), made.outcome, text.replace("|", "\\|")))
-        if made.outcome == "changes":
-            folds += ["", f"<details><summary>{name}</summary>", "", markdown.render(made.result), "</details>"]
+    for one in done:
+        text = one.text if one.result else one.text and markdown.code(one.text)
+        rows.append("| {} | {} | {} |".format(markdown.code(one.cluster.name), one.outcome, text.replace("|", "\\|")))
+        if one.outcome == "changes":
+            folds += ["", f"<details><summary>{one.cluster.name}</summary>", "", markdown.render(one.result), "</details>"]
     return "\n".join(["| cluster | outcome | |", "|---|---|---|", *rows, *folds]) + "\n"

@@ -5,7 +5,7 @@ type, its text, and how a current set of configs becomes a former one. A node is
 comes: until then it may have a former config, and its GPUs are offered by a former DeviceClass. Reads no files.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpushare import __version__
@@ -240,16 +240,13 @@ class FormerClasses(Struct):
     def lookups(self, pools: Collection[str]) -> dict[str, str]:
         """Return what the admission policies look up of the classes. `pools` are those of the intent."""
         found: dict[str, str] = {}
-        for key, text in self._lookups(pools):
-            is_list = key.startswith("namespace.") and text not in found.get(key, "").split()
-            found[key] = f"{found.get(key, '')} {text}".strip() if is_list else found.get(key, text)
-        return dict(sorted(found.items()))
-
-    def _lookups(self, pools: Collection[str]) -> Iterator[tuple[str, str]]:
         for _, entry in sorted(self.classes.items()):
             for key, text in entry["lookups"].items():
-                if entry["pool"] not in pools or not key.startswith(_OF_POOL):
-                    yield key, text
+                if entry["pool"] in pools and key.startswith(_OF_POOL):
+                    continue
+                is_list = key.startswith("namespace.") and text not in found.get(key, "").split()
+                found[key] = f"{found.get(key, '')} {text}".strip() if is_list else found.get(key, text)
+        return dict(sorted(found.items()))
 
     def quotas(self, namespace: str, key: str) -> dict[str, int]:
         """Return of how many devices a namespace may have claims. `key` is what a ResourceQuota adds to the name of a class."""

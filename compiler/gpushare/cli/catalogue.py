@@ -1,6 +1,5 @@
 """What gpushare knows without an intent: `cards`, with every layout that MIG can make of one, `schema` and `completion`."""
 
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -101,7 +100,8 @@ def editors_intent() -> dict[str, Any]:
     found, card = deepcopy(schema.load("intent.v1")), schema.load("card.v1")["definitions"]
     named = found["definitions"]
     named["pool"]["properties"]["card"] |= {"anyOf": [{"enum": list(cards.ids())}, _form(card["id"])]}
-    profiles = {"anyOf": [{"enum": sorted(set(_profiles()))}, _form(card["profile"]["properties"]["name"])]}
+    instances = {one.name for card_id in cards.ids() if (geometry := cards.load(card_id).mig) for one in geometry.profiles}
+    profiles = {"anyOf": [{"enum": sorted(instances)}, _form(card["profile"]["properties"]["name"])]}
     sharing = named["sharing"]["properties"]
     for by_profile in (named["layout"], sharing["layout"], sharing["replicas"], named["memory"]["properties"]["cap"]):
         by_profile["propertyNames"] = profiles
@@ -112,11 +112,6 @@ def editors_intent() -> dict[str, Any]:
 def _form(field: schema.Schema) -> dict[str, Any]:
     """Return the form that a field has: beside a list, it permits names of `spec.cards`."""
     return {"pattern": field["pattern"]}
-
-
-def _profiles() -> Iterator[str]:
-    for mig in (cards.load(card_id).mig for card_id in cards.ids()):
-        yield from (profile.name for profile in mig.profiles) if mig is not None else ()
 
 
 @click.command(cls=options.Command)

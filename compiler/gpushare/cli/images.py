@@ -110,7 +110,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         from gpushare.render.mirror import verification  # noqa: PLC0415 - only --verify runs other programs
 
         missing = verification.missing(targets, plain_http=plain_http)
-    _warn(omissions)
+    for one in omissions:
+        streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
     if style == "json":
         found = image_report.Listing(listed=listed, charts=charts, omissions=omissions, missing=missing)
         streams.product(emit.json_text(image_report.DOCUMENT.write(found)))
@@ -142,11 +143,6 @@ def _wrong_words(
         )
     for name, words in suffixes.items():
         yield from (f"{name}: {word!r} cannot be part of a tag" for word in words if not copies.is_tag_part(word))
-
-
-def _warn(omissions: list[Omission]) -> None:
-    for one in omissions:
-        streams.warn(f"gpushare: warning: {one.message}\n{streams.hint(one.hint)}")
 
 
 class ImageList(Struct):

@@ -109,7 +109,8 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         raise click.UsageError("only one of OLD, NEW and the overlays can be standard input")
     comparison, compared, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
     if pools:
-        comparison = _only(comparison, pools)
+        inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
+        comparison = pool_filter.only(comparison, pools)
     streams.report(report.report(comparison, compared, catalog), style, is_paged=True)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 
@@ -132,12 +133,6 @@ def _compared(
     if before.compilation and after.compilation:
         comparison = replace(comparison, intent=settings(before.text.data, after.text.data))
     return comparison, sides, catalog
-
-
-def _only(comparison: Comparison, pools: tuple[str, ...]) -> Comparison:
-    """Return the comparison of the named pools. Raises CouldNotRunError for a name that neither side has."""
-    inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
-    return pool_filter.only(comparison, pools)
 
 
 def _plan_fleet(file: str, *, style: str, exit_code: bool, strict: bool) -> ExitCode:

@@ -108,8 +108,10 @@ def _one(finding: Finding, texts: Texts, style: Style) -> str:
 
 def _excerpt(line: str, at: Span, style: Style, colour: str) -> list[str]:
     """Return the source line with its number, and carets under the span; the first line of several."""
-    end = at.end_column if at.end_line == at.line else len(line) + 1
-    parts = _split(line, at.column - 1, max(at.column, end) - 1, style.columns)
+    start, most = at.column - 1, style.columns
+    end = max(at.column, at.end_column if at.end_line == at.line else len(line) + 1) - 1
+    # Of the text before, in and after the span a terminal's width each: a line may have a million characters.
+    parts = line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
     before, marked, after = (visible(part.replace("\t", TAB)) for part in parts)
     before, marked, after = _window(before, marked, after, style)
     carets = "^" * max(1, width(marked))
@@ -117,11 +119,6 @@ def _excerpt(line: str, at: Span, style: Style, colour: str) -> list[str]:
         f"{style.paint(f'{at.line:>5} |', CYAN)} {before}{marked}{after}".rstrip(),
         f"{style.paint('      |', CYAN)} {' ' * width(before)}{style.paint(carets, BOLD, colour)}",
     ]
-
-
-def _split(line: str, start: int, end: int, most: int) -> tuple[str, str, str]:
-    """Return the text before, in and after the span, each at most a terminal wide: a line may have a million characters."""
-    return line[max(0, start - most) : start], line[start : min(end, start + most)], line[end : end + most]
 
 
 def _window(before: str, marked: str, after: str, style: Style) -> tuple[str, str, str]:

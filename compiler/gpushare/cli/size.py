@@ -201,7 +201,9 @@ def command(  # noqa: PLR0913 - one for each option that is not of the users
     else:
         streams.report(report.report(compared), style)
     if users.pods is not None:
-        _warn(users.pods)
+        lines = [f"left out: {line}" for line in simulation.left_out(users.pods.left_out)]
+        lines += [f"assumed: {line}" for line in users.pods.assumed]
+        streams.warn("".join(f"gpushare: {line}\n" for line in lines))
     best = compared.best.best if compared.best else None
     return ExitCode.FINDINGS if best is None or best.suffices is False else ExitCode.DONE
 
@@ -213,13 +215,6 @@ def _print_intent(compared: CardComparison) -> None:
         streams.product(emit.yaml_text(intent(found.demand, found.best)))
     if found.best is None or found.best.suffices is False:
         streams.warn(f"gpushare: {found.reason}\n")
-
-
-def _warn(workload: Workload) -> None:
-    """Say on stderr what of the workload was left out, and what was assumed."""
-    lines = [f"left out: {line}" for line in simulation.left_out(workload.left_out)]
-    lines += [f"assumed: {line}" for line in workload.assumed]
-    streams.warn("".join(f"gpushare: {line}\n" for line in lines))
 
 
 def _needs(memory: int | None, users: int | None, needs: tuple[Need, ...]) -> tuple[Need, ...]:

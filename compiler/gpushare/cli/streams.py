@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
@@ -213,17 +214,11 @@ def _write(stream: TextIO | None, text: str, encoding: str | None) -> None:
 
 def refused(problem: OSError) -> CouldNotRunError | BrokenOutputError:
     """Return the exception for an error of writing to stdout; keep the interpreter's last flush from failing again."""
-    _redirect_stdout_to_devnull()
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if problem.errno == errno.EPIPE:
         return BrokenOutputError()
     return CouldNotRunError(f"cannot write to standard output: {reason(problem)}")
-
-
-def _redirect_stdout_to_devnull() -> None:
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        return
 
 
 class Failure(Struct):

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, assert_never
 
 from gpushare.core import prices
-from gpushare.core.prices import Price
 from gpushare.core.units import SizeOrPercent, parse_duration, parse_quantity, parse_share
 from gpushare.intent import stacks
 from gpushare.intent.stacks import VendorStack
@@ -88,7 +87,7 @@ def build(document: Document) -> Intent:
         monitoring=spec.get("monitoring", {}),
         gitops=spec.get("gitops", {}),
         cards=spec.get("cards", {}),
-        prices=_prices(spec.get("prices", {})),
+        prices={name: price for name, text in spec.get("prices", {}).items() if (price := prices.parse(text)) is not None},
     )
 
 
@@ -111,11 +110,6 @@ def of_vendors(intent: Intent, vendors: Collection[str]) -> Intent:
     own = {only: VendorStack.existing(only, version=platform.version, values=platform.values, **given)}
     alone = replace(platform, stack=NvidiaStack.NONE, others=own, version=None, namespace=None, values=NOTHING)
     return replace(intent, platform=alone)
-
-
-def _prices(document: Document) -> dict[str, Price]:
-    found = {name: prices.parse(text) for name, text in document.items()}
-    return {name: price for name, price in found.items() if price is not None}
 
 
 def _version(text: str) -> tuple[int, int] | None:

@@ -299,7 +299,10 @@ def canonical(intent: Intent) -> Intent:
     return replace(
         intent,
         pools=tuple(map(_pool_in_order, sorted(intent.pools, key=lambda pool: pool.name))),
-        quotas=tuple(map(_quota_in_order, sorted(intent.quotas, key=lambda quota: (quota.namespace, quota.pool)))),
+        quotas=tuple(
+            replace(quota, per_resource=tuple(sorted(quota.per_resource)))
+            for quota in sorted(intent.quotas, key=lambda quota: (quota.namespace, quota.pool))
+        ),
         platform=platform,
         admission=replace(intent.admission, localhost_profiles=tuple(sorted(intent.admission.localhost_profiles))),
         accepted=tuple(sorted(intent.accepted)),
@@ -351,10 +354,6 @@ def _wanted_in_order(wanted: Any) -> Any:
             return tuple(sorted(wanted))
         case _:
             return wanted
-
-
-def _quota_in_order(quota: Quota) -> Quota:
-    return replace(quota, per_resource=tuple(sorted(quota.per_resource)))
 
 
 def _nodes_in_order(nodes: NodeSelector) -> NodeSelector:

@@ -74,10 +74,6 @@ def _is(name: str, value: object) -> bool:
 _PYTHON = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
-def _type(argument: Any, value: Any, *_: Schema) -> bool:
-    return _is(argument, value) if isinstance(argument, str) else any(_is(name, value) for name in argument)
-
-
 def _properties(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
     return not isinstance(value, dict) or all(_holds(argument[key], value[key], root) for key in argument.keys() & value.keys())
 
@@ -111,14 +107,6 @@ def _matches(pattern: str, text: str) -> bool:
     return len(text) <= _MAX_MATCH_LENGTH and bool(re.search(pattern, text))
 
 
-def _names(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
-    return not isinstance(value, dict) or all(_holds(argument, key, root) for key in value)
-
-
-def _items(argument: Any, value: Any, _: Schema, root: Schema) -> bool:
-    return not isinstance(value, list) or all(_holds(argument, item, root) for item in value)
-
-
 FORMATS: Mapping[str, Callable[[str], bool]] = {
     "gpushare-quantity": lambda text: parse_quantity(text) is not None,
     "gpushare-duration": lambda text: parse_duration(text) is not None,
@@ -133,7 +121,7 @@ template may print without quotes.
 Editors ignore these names."""
 
 KEYWORDS: Mapping[str, Callable[..., bool]] = {
-    "type": _type,
+    "type": lambda argument, value, *_: any(_is(one, value) for one in ([argument] if isinstance(argument, str) else argument)),
     "const": lambda argument, value, *_: _same(argument, value),
     "enum": lambda argument, value, *_: any(_same(word, value) for word in argument),
     "pattern": lambda argument, value, *_: not isinstance(value, str) or _matches(argument, value),
@@ -150,8 +138,8 @@ KEYWORDS: Mapping[str, Callable[..., bool]] = {
     "required": lambda argument, value, *_: not isinstance(value, dict) or all(key in value for key in argument),
     "properties": _properties,
     "additionalProperties": _additional,
-    "propertyNames": _names,
-    "items": _items,
+    "propertyNames": lambda part, value, _, root: not isinstance(value, dict) or all(_holds(part, key, root) for key in value),
+    "items": lambda part, value, _, root: not isinstance(value, list) or all(_holds(part, item, root) for item in value),
     "allOf": lambda argument, value, _, root: all(_holds(part, value, root) for part in argument),
     "anyOf": lambda argument, value, _, root: any(_holds(part, value, root) for part in argument),
     "oneOf": lambda argument, value, _, root: sum(_holds(part, value, root) for part in argument) == 1,

@@ -103,7 +103,7 @@ class Builder:
         value, doubt = resolve(text) if plain else (text, "")
         node = TreeNode(value, start, end)
         node.weight += len(text) >> 5
-        if doubt and not self._is_merge_key(text):
+        if doubt and not (text == "<<" and self._wants_key()):
             self._doubt(text, doubt, node)
         if anchor:
             self._anchors[anchor] = node
@@ -214,9 +214,6 @@ class Builder:
         if self._wants_key():
             self._say("GS010", "a key must be text, not a mapping or a list", node)
 
-    def _is_merge_key(self, text: str) -> bool:
-        return text == "<<" and self._wants_key()
-
     def _skip_properties(self, start: int, end: int, *, tag: bool) -> int:
         """Return where the value itself begins after `&anchor` and `!tag`; tags are rejected here."""
         behind, written = start, (start, end)
@@ -317,7 +314,8 @@ def resolve(text: str) -> tuple[Scalar, str]:
 
 def _numeric(text: str) -> tuple[Scalar, str]:
     if re.match(_INTEGER, text):
-        return _bounded(text)
+        whole = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _MAX_NUMBER_LENGTH else _LIMIT
+        return (whole, "") if -_LIMIT <= whole < _LIMIT else (text, _TOO_LARGE)
     if re.match(_FLOAT, text):
         number = float(text) if len(text) <= _MAX_NUMBER_LENGTH else float("inf")
         return (text, _TOO_LARGE) if number in (float("inf"), float("-inf")) else (number, "")
@@ -331,8 +329,3 @@ def _numeric(text: str) -> tuple[Scalar, str]:
 
 
 _TOO_LARGE = "is too large or too long a number: YAML parsers round it differently"
-
-
-def _bounded(text: str) -> tuple[Scalar, str]:
-    number = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _MAX_NUMBER_LENGTH else _LIMIT
-    return (number, "") if -_LIMIT <= number < _LIMIT else (text, _TOO_LARGE)

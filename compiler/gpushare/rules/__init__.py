@@ -9,7 +9,7 @@ output, `mig.check_own_grids`, without which no rule knows the cards, and `gitop
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import islice
-from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from gpushare.core import resources
@@ -32,8 +32,8 @@ _NEVER_ACCEPTED = {
 _RETIRED = frozenset({"GS715"})
 """Codes that no version gives any more. Intents may still accept them."""
 
-for _file in Path(__file__).parent.glob("[a-z]*.py"):
-    import_module(f"{__name__}.{_file.stem}")
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 RULES = dict(sorted(REGISTERED.items()))
 """The rules by code, in the order in which they run."""

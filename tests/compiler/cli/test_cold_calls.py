@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 
 INTENT = ROOT / "examples" / "01-heterogeneous" / "intent.yaml"
 NEEDLESS = {
-    *("asyncio", "dataclasses", "difflib", "email", "hashlib", "http", "importlib.metadata", "importlib.resources", "pkgutil"),
+    *("asyncio", "dataclasses", "difflib", "email", "hashlib", "http", "importlib.metadata", "importlib.resources"),
     *("random", "shutil", "ssl", "tempfile", "textwrap", "traceback", "urllib.request", "zipfile", "zoneinfo"),
 }
 """Of the standard library: the largest are a twentieth of a cold compile, and nothing on the way needs one."""

@@ -128,17 +128,17 @@ def _files(plan: Plan, new_lock: Lock) -> Iterator[Artifact]:
     listed = monitoring.counters_text(plan)
     if listed:
         yield Artifact(path="monitoring/dcgm-metrics.csv", text=listed)
-    driver_values = dra.upstream_values(plan, new_lock.dra.get("tolerations", ()))
-    inputs = Inputs(
-        namespaces=namespaces,
-        upstream_values=upstream_values,
-        driver_values=driver_values,
-        has_claims=new_lock.has_dra,
-        fence=admission.releasing_fence(chart_values),
-        text=_text,
-    )
-    for path, item in (one for tool in synced_by for one in tool.objects(inputs)):
-        yield _yaml(path, item)
+    if synced_by:
+        inputs = Inputs(
+            namespaces=namespaces,
+            upstream_values=upstream_values,
+            driver_values=dra.upstream_values(plan, new_lock.dra.get("tolerations", ())),
+            has_claims=new_lock.has_dra,
+            fence=admission.releasing_fence(chart_values),
+            text=_text,
+        )
+        for path, item in (one for tool in synced_by for one in tool.objects(inputs)):
+            yield _yaml(path, item)
     listed_images = images.images(plan, upstream_values, chart_values)
     others = "".join(f"{line}\n" for stack in reversed(STACKS) for line in stack.images(plan))
     yield Artifact(path="images.txt", text=listed_images + others)

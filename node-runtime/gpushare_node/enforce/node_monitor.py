@@ -8,7 +8,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from gpushare_node.adapters.host.state_dir import RepairMark, StateDirError
@@ -24,16 +23,17 @@ from gpushare_node.adapters.kube.cluster import (
 )
 from gpushare_node.adapters.kube.connection import jitter
 from gpushare_node.contract import xids
-from gpushare_node.contract.names import AWAY, BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION, RUNTIME_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION, RELEASED_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field
 from gpushare_node.enforce.enforcer import Enforcer
 from gpushare_node.enforce.offer_watch import OfferWatch
 from gpushare_node.gpus.faults import GpuFaults
-from gpushare_node.gpus.view import has_wrong_mode
+from gpushare_node.gpus.view import find_fabric, has_wrong_mode
 from gpushare_node.membership import RELEASE_AFTER_SECONDS, PoolSelection, Standing
 from gpushare_node.partition.plan import PartitionPlan
 from gpushare_node.reporting.log import EventReason
+from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.vendors.driver import GpuInfo, Xid
 
 _NODE_SECONDS = 600.0
@@ -74,7 +74,6 @@ class NodeMonitor(Struct, frozen=False):
     release_after_seconds: float = RELEASE_AFTER_SECONDS
     _finding: tuple[ConditionReason, str] | None = None
     _fault: str = ""
-    _lacked_manager: bool = False
     _release_reason: str = ""
     _unselected: str = ""
     _conflict: tuple[float, str] | None = None
@@ -160,18 +159,12 @@ class NodeMonitor(Struct, frozen=False):
         return self._offer.finding is not None and self._offer.finding.reason is ConditionReason.GPU_FAULTY
 
     def let_go(self) -> None:
-        """Forget the faults if the runtime is sent off the node: then the GPUs are reset before it has them open again."""
-        with suppress(ClusterError, StateDirError):
-            self._let_go(self.cluster.node())
-
-    def _let_go(self, view: NodeView) -> None:
-        if view.labels.get(RUNTIME_LABEL) == AWAY:
-            self._faults.forget()
+        """At the end of the program: see `GpuFaults.let_go`."""
+        self._faults.let_go(self.cluster)
 
     def _find_offer(self) -> tuple[ConditionReason, str] | None:
         """Return what is wrong with the offer, or with the daemon behind it."""
-        unmet = self.enforcer.limit_tiers.mps_trouble or self._offer.finding
-        return None if unmet is None else (unmet.reason, f"{unmet.message[0].upper()}{unmet.message[1:]}.")
+        return _sentence(self.enforcer.limit_tiers.mps_trouble or self._offer.finding)
 
     @property
     def is_leaving(self) -> bool:
@@ -209,7 +202,7 @@ class NodeMonitor(Struct, frozen=False):
         wrong = (
             () if self.refusal else tuple(survey for survey in surveys if has_wrong_mode(survey, self.enforcer.config.policy))
         )
-        former, self._finding = self._finding, _find(planned, wrong) or self._find_fabric(surveys)
+        former, self._finding = self._finding, _find(planned, wrong) or _sentence(find_fabric(surveys))
         is_repairable = any(gpu.operations for gpu in planned.gpus) or bool(wrong)
         if self._finding is None or self._finding != former or not is_repairable or self._is_deleting:
             return
@@ -230,34 +223,10 @@ class NodeMonitor(Struct, frozen=False):
         self._send_event(EventReason.DRIFTED, f"{text} The runtime's pod is recreated to repair it.")
         self._restart()
 
-    def _find_fabric(self, surveys: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:
-        """Return which GPUs have no NVLink.
-
-        Before Hopper the driver does not say. There no CUDA program starts without the manager; of GPUs in MIG mode, which have
-        no NVLink, that is not certain. A manager that restarts is absent in one survey.
-        """
-        unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
-        if unready:
-            return ConditionReason.FABRIC_NOT_READY, f"NVLink of GPU {', '.join(unready)} is not set up."
-        silent = [
-            str(survey.index)
-            for survey in surveys
-            if survey.is_fabric_ready is None and survey.fault is None and "-SXM" in survey.name and not survey.is_mig_on
-        ]
-        lacked, self._lacked_manager = (
-            self._lacked_manager,
-            bool(silent) and self.enforcer.adapters.processes.lacks_fabric_manager(),
-        )
-        if not (lacked and self._lacked_manager):
-            return None
-        text = f"The node has NVSwitches and no nv-fabricmanager, so that NVLink of GPU {', '.join(silent)} is not set up."
-        return ConditionReason.FABRIC_NOT_READY, text
-
     def _check_node(self, now: float) -> None:
         """Check whether the node still belongs to the pool, and its labels are ours. On the work queue's thread."""
         try:
             view = self.cluster.node()
-            self._let_go(view)
             self._release_reason = self._find_release_reason(view)
             if self._release_reason:
                 self.cluster.delete_own_pod()
@@ -345,6 +314,10 @@ class NodeMonitor(Struct, frozen=False):
     def _send_event(self, about: EventReason, message: str) -> None:
         _LOG.warning("%s", message)
         self.cluster.record_event(Event(type=EventType.WARNING, reason=about.value, message=message))
+
+
+def _sentence(unmet: Unmet | None) -> tuple[ConditionReason, str] | None:
+    return None if unmet is None else (unmet.reason, f"{unmet.message[0].upper()}{unmet.message[1:]}.")
 
 
 def _find(planned: PartitionPlan, wrong_modes: Sequence[GpuInfo]) -> tuple[ConditionReason, str] | None:

@@ -5,9 +5,12 @@ the node has booted, the runtime was taken off the node for a reset, or a person
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from gpushare_node.adapters.host.state_dir import StateDir
+from gpushare_node.adapters.host.state_dir import StateDir, StateDirError
+from gpushare_node.adapters.kube.cluster import Cluster, ClusterError
 from gpushare_node.contract import xids
+from gpushare_node.contract.names import AWAY, RUNTIME_LABEL
 from gpushare_node.contract.struct import Struct
 from gpushare_node.vendors.driver import GpuInfo
 
@@ -32,7 +35,14 @@ class GpuFaults(Struct):
 
     def forget(self) -> None:
         """The GPUs are reset, or will be before the runtime has them open again."""
-        self.folder.keep_faults(self.boot_id, {})
+        if self._known():
+            self.folder.keep_faults(self.boot_id, {})
+
+    def let_go(self, cluster: Cluster) -> None:
+        """Forget them at the end of a program that is sent off the node: the GPUs are reset before another has them open."""
+        with suppress(ClusterError, StateDirError):
+            if cluster.node().labels.get(RUNTIME_LABEL) == AWAY:
+                self.forget()
 
     def find(self, surveys: Iterable[GpuInfo]) -> str:
         """Return which GPUs have a fault, and who acts; empty if none has."""

@@ -3,13 +3,14 @@
 Owns how the driver's surveys become the NodeGpus that plans are made from. Makes no calls and changes nothing.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.partition import PartitionPlan, plan
 from gpushare_node.partition.state import Gpu, Instance, Mig, NodeGpus
+from gpushare_node.reporting.outcome import Unmet
 from gpushare_node.vendors import UUIDS
 from gpushare_node.vendors.driver import ComputeMode, GpuInfo, GpuInstance, MigInfo
 
@@ -150,6 +151,13 @@ def worst(view: GpuView) -> tuple[ConditionReason, str]:
     worst_first = {reason: rank for rank, reason in enumerate(_FAULTS_WORST_FIRST)}
     unfit = sorted(view.plan.unfit, key=lambda one: (worst_first.get(one.reason, len(worst_first)), one.index))
     return unfit[0].reason, "; ".join(f"GPU {unfit_gpu.index}: {unfit_gpu.detail}" for unfit_gpu in unfit)
+
+
+def find_fabric(surveys: Iterable[GpuInfo]) -> Unmet | None:
+    """Return which GPUs wait for the fabric manager: their CUDA programs fail. Before Hopper the driver does not say."""
+    unready = [str(one.index) for one in surveys if one.is_fabric_ready is False]
+    text = f"NVLink of GPU {', '.join(unready)} is not set up"
+    return Unmet(reason=ConditionReason.FABRIC_NOT_READY, message=text) if unready else None
 
 
 def missing_gpus(view: GpuView) -> frozenset[int]:

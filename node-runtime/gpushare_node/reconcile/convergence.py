@@ -13,7 +13,7 @@ from gpushare_node.contract.struct import Struct, replace
 from gpushare_node.core.clock import wall_seconds
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.gpus.hardware import Hardware, PartitionResult
-from gpushare_node.gpus.view import GpuView, is_converged, missing_gpus, worst
+from gpushare_node.gpus.view import GpuView, find_fabric, is_converged, missing_gpus, worst
 from gpushare_node.reconcile.backend_gate import BackendGate
 from gpushare_node.reconcile.config_manager import ConfigManager
 from gpushare_node.reconcile.drain import Drain, DrainRequest, PolicyChange
@@ -23,6 +23,9 @@ from gpushare_node.reconcile.run_context import RunContext
 from gpushare_node.reconcile.usage import find_affected
 from gpushare_node.reporting.outcome import Blocked, Outcome, Unmet
 from gpushare_node.vendors import LAYOUT_TAINTS, of
+
+_FABRIC_SECONDS = 300.0
+"""How long the fabric manager may take to set up NVLink, after a boot or a change of MIG modes."""
 
 _BACKING_OFF = (
     "attempts have failed under this policy and driver, and the next is not due yet; the annotation "
@@ -236,11 +239,19 @@ class _Convergence(Struct, frozen=False):
             self.context.remove_taints(*CHANGE_TAINTS)
         return _failure(reached.view, change, drain)
 
+    def _look(self) -> GpuView:
+        return self.hardware.look(self.desired.policy, frozenset())
+
     def _finish(self, view: GpuView, unmet: Unmet | None) -> Outcome:
         """The node is as the policy says, except for lost GPUs. The taint stays until the plugin offers the right devices."""
-        if unmet is not None:
-            raise Blocked(unmet.reason, unmet.message)
         context, folder = self.context, self.context.deps.folder
+        if unmet is None and find_fabric(view.surveys) is not None:
+            unmet = context.wait(lambda: find_fabric(self._look().surveys), _FABRIC_SECONDS)
+        if unmet is not None:
+            now = self._look()
+            # A GPU that is lost meanwhile explains what the plugin does not offer.
+            reason, message = worst(now) if now.plan.unfit else (unmet.reason, "")
+            raise Blocked(reason, f"{message}; {unmet.message}" if message else unmet.message)
         # Before pods arrive: a process that starts after this moment is not exempt from a first cap.
         capped = {share.resource for share in self.desired.policy.shares if share.cap_mib is not None}
         folder.begin_caps(capped, wall_seconds())

@@ -199,6 +199,8 @@ class Retry(Struct):
                 else:
                     pauses.pause(outcome.reason, repeats)
         except Stopped:
+            with suppress(Stopped):
+                context.faults.let_go(context.cluster)
             # The API server may be what did not answer; the next run finds the taint, and the slot expires.
             with suppress(ClusterError, Stopped):
                 if self._abort() and not context.has_failed():

@@ -72,24 +72,24 @@ def test_fault_outlives_the_pod_and_ends_with_a_boot(ready: Ready, two_gpus: Fak
     assert word(ready) == "Ready"
 
 
-@pytest.mark.parametrize("ends", [False, True], ids=["seen by the watch", "seen at the end"])
+@pytest.mark.parametrize("is_sent", [False, True], ids=["a restart", "sent away"])
 def test_runtime_that_is_sent_away_for_the_reset_forgets_the_fault(
     ready: Ready,  # noqa: F811
     two_gpus: FakeNvml,
     *,
-    ends: bool,
+    is_sent: bool,
 ) -> None:
     hear(ready, two_gpus, [(0, 95)])
-    ready.api.view = replace(VIEW, labels={**VIEW.labels, RUNTIME_LABEL: "away"})
-    if ends:
-        ready.monitor.let_go()
-    else:
+    if is_sent:
+        ready.api.view = replace(VIEW, labels={**VIEW.labels, RUNTIME_LABEL: "away"})
         ready.monitor.trigger()
-        ready.run(2)
+        ready.run(40)
+        assert word(ready) == "GpuFaulty", "as long as it is there"
+    ready.monitor.let_go()
     ready.api.view = VIEW
     ready.start()
     ready.run(100)
-    assert word(ready) == "Ready"
+    assert word(ready) == ("Ready" if is_sent else "GpuFaulty")
 
 
 def test_taint_of_the_dra_driver_withholds_a_repair(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:  # noqa: F811

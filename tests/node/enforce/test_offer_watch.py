@@ -10,11 +10,10 @@ from gpushare_node.adapters.kube.slices import SliceDevice, SliceView
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.process_list import Mps
-from gpushare_node.vendors.driver import MigInfo
 from tests.node.enforce.enforcement import SHARED, pod
 from tests.node.enforce.enforcement_loop import LABELS, VIEW, EnforcementLoop
 from tests.support.fake_nvml import FakeNvml
-from tests.support.process_fixtures import SLEEPING, ProcessPool
+from tests.support.process_fixtures import ProcessPool
 
 READY = ConditionReason.READY
 MINUTE = 62
@@ -258,35 +257,6 @@ def test_unconfigured_fabric_is_reported(ready: EnforcementLoop) -> None:
     assert surveys is not None
     ready.monitor._check_layout(tuple(replace(survey, is_fabric_ready=survey.index == 0) for survey in surveys), 0.0)
     assert ready.monitor.reason(0.0) == (ConditionReason.FABRIC_NOT_READY, "NVLink of GPU 1 is not set up.")
-
-
-@pytest.mark.parametrize(
-    ("name", "is_mig", "manager", "is_told"),
-    [
-        ("NVIDIA A100-SXM4-40GB", False, "nvidia-persiste", True),
-        ("NVIDIA A100-SXM4-40GB", False, "nv-fabricmanage", False),
-        ("NVIDIA A100-SXM4-40GB", True, "nvidia-persiste", False),
-        ("NVIDIA A100-PCIE-40GB", False, "nvidia-persiste", False),
-    ],
-)
-def test_missing_fabric_manager_is_reported_if_the_driver_does_not(
-    ready: EnforcementLoop, name: str, is_mig: bool, manager: str, is_told: bool
-) -> None:
-    surveys, proc = ready.enforcement.enforcer.inventory.surveys, ready.enforcement.fake_proc
-    assert surveys is not None
-    mig = MigInfo(current=is_mig, pending=is_mig)
-    silent = tuple(replace(survey, name=name, mig=mig) for survey in surveys)
-    pid = proc.show(ready.enforcement.started.pid(SLEEPING), "/system.slice/nvidia-fabricmanager.service")
-    proc.fake(pid, "comm", f"{manager}\n")
-    assert ready.monitor._find_fabric(silent) is None, "without switches"
-    (proc.root / "driver/nvidia-nvswitch/devices/0000:c1:00.0").mkdir(parents=True)
-    assert ready.monitor._find_fabric(silent) is None, "it may be restarting"
-    found = ready.monitor._find_fabric(silent)
-    assert (found is not None and found[0] is ConditionReason.FABRIC_NOT_READY) is is_told
-    (proc.root / "driver/nvidia/params").parent.mkdir(parents=True)
-    (proc.root / "driver/nvidia/params").write_text("ModifyDeviceFiles: 1\nNvLinkDisable: 1\n")
-    assert ready.monitor._find_fabric(silent) is None, "without NVLink"
-    assert ready.monitor._find_fabric(tuple(replace(one, is_fabric_ready=True) for one in silent)) is None
 
 
 def test_node_is_released_only_if_its_selecting_label_stays_missing(ready: EnforcementLoop) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.contract.names import RETRY_ANNOTATION
+from gpushare_node.contract.names import RETRY_ANNOTATION, RUNTIME_LABEL
 from gpushare_node.contract.reasons import ConditionReason
+from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.faults import GpuFaults
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.dra_node import SLICE, DraNode, by_claims
@@ -58,6 +59,24 @@ def test_lost_layout_is_not_restored_on_a_faulty_gpu(node: LoopNode) -> None:
     node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN, SEVEN)).reason is FAULTY
     assert node.fake_nvml.calls() == []
+
+
+def test_run_that_is_sent_away_for_the_reset_forgets_the_fault(node: LoopNode) -> None:
+    fault(node)
+    policy = mig(TWO, TWO, key="mig-00000002")
+
+    def send_away(time: float) -> None:
+        if time > 30:
+            node.label(**{RUNTIME_LABEL: "away"})
+            node.clock.is_stopped = True
+
+    node.on_tick = send_away
+    with pytest.raises(Stopped):
+        node.run(policy, hold=True)
+    assert node.fake_nvml.calls() == []
+    node.on_tick, node.clock.is_stopped = lambda _: None, False
+    node.label(**{RUNTIME_LABEL: None})
+    assert node.run(policy).reason is ConditionReason.READY
 
 
 def test_fault_ends_with_a_reboot(node: LoopNode) -> None:

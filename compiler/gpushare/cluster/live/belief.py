@@ -15,12 +15,21 @@ from gpushare.cluster.live.live_pools import LivePool
 from gpushare.cluster.live.objects import RUNTIME_PODS, Condition, DaemonSet, LiveNode, RuntimeMetrics, Snapshot
 from gpushare.cluster.live.slices import NodeOffer
 from gpushare.core.wording import join_words
+from gpushare_node.contract import vendors
 from gpushare_node.contract.names import AWAY, RUNTIME_LABEL
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.contract.struct import NOTHING, Struct
 
 NOT_RUNNING = "RuntimeNotRunning"
 """The reason of a condition that no runtime keeps up to date. It is ours: the runtime cannot write it."""
+
+_SENT_AWAY = tuple(
+    f"{vendor.deploy_labels}{client}"
+    for vendor in vendors.VENDORS.values()
+    if vendor.deploy_labels
+    for client in ("client", "operator-validator")
+)
+"""By these labels an operator sends our pods away while it upgrades the driver."""
 
 _NOT_SEEN = Condition(status="", reason="NotReported", message="the node runtime has not reported on this node", since="")
 
@@ -79,7 +88,10 @@ def _why_away(node: LiveNode, daemonset: DaemonSet) -> str:
     if node.labels.get(RUNTIME_LABEL) == AWAY:
         return f"the label {RUNTIME_LABEL}={AWAY} keeps the runtime off the node"
     lacks = next(((key, value) for key, value in daemonset.node_selector.items() if node.labels.get(key) != value), None)
-    away = "no pod of the runtime is on the node"
+    away, sent = "no pod of the runtime is on the node", [key for key in _SENT_AWAY if key not in daemonset.node_selector]
+    paused = next((key for key in sent if node.labels.get(key, "true") != "true"), None)
+    if paused is not None:
+        return f"{away}: the operator keeps it away by the label {paused}={node.labels[paused]}"
     if lacks is None:
         return away
     key, value = lacks

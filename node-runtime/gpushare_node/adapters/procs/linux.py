@@ -5,7 +5,6 @@ It never signals a process outside pods or in our own container, whatever the ca
 
 import errno
 import os
-import re
 import signal as numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -150,7 +149,6 @@ _SCAN_SECONDS = 0.1
 thousand mappings."""
 
 _COMM_LENGTH = 64
-_FABRIC_MANAGER = b"nv-fabricmanager"[:15]
 """The kernel keeps 15 bytes of a program's name."""
 
 
@@ -183,25 +181,6 @@ class LinuxProcesses(Processes):
         living = ((pid, stat) for pid in pids if (stat := self._files.stat(pid)) is not None and not stat.has_ended())
         found = ((pid, stat, self._files.cgroup(pid, stat)) for pid, stat in living)
         return {pid: _seen(pid, stat, locate(text, self._own)) for pid, stat, text in found if text is not None}
-
-    def lacks_fabric_manager(self) -> bool:
-        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager.
-
-        The driver lists the switches that it has, by PCI address; the control device /dev/nvidia-nvswitchctl is there without
-        any. A driver that was loaded without NVLink needs no manager.
-        """
-        try:
-            has_switches = any((self._root / "driver/nvidia-nvswitch/devices").iterdir())
-            with suppress(FileNotFoundError):
-                if re.search(r"^NvLinkDisable: 1$", (self._root / "driver/nvidia/params").read_text(), re.MULTILINE):
-                    return False
-        except (OSError, UnicodeDecodeError):
-            return False
-        return (
-            has_switches
-            and self.sees_host()
-            and not any(self._files.comm(pid) == _FABRIC_MANAGER and self.is_living(pid) for pid in self._files.pids())
-        )
 
     def members(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Return all processes whose identity has the same cgroup now, without those that have ended.

@@ -102,10 +102,6 @@ class Processes(Protocol):
         """Return every living process that is in a pod."""
         ...
 
-    def lacks_fabric_manager(self) -> bool:
-        """Whether the host certainly has NVSwitches, and no living process that is the fabric manager."""
-        ...
-
     def kill_group(self, seen: ProcessIdentity) -> bool:
         """Have the kernel kill everything in its container's cgroup; False if it cannot."""
         ...

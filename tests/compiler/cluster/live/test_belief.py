@@ -88,6 +88,14 @@ def test_missing_label_selected_by_the_runtime_is_reported(
     assert f"no pod of the runtime is on the node: it selects the label {key}=true, and the node has {instead}" in told
 
 
+def test_operator_that_keeps_the_runtime_away_is_named(live: LiveCluster, ask: Ask) -> None:
+    """An upgrade of the driver that hangs, for weeks if nobody looks."""
+    key, value = "nvidia.com/gpu.deploy.operator-validator", "paused-for-driver-upgrade"
+    live.api.remove("pods", POD, namespace=RELEASE)
+    live.api.edit("nodes", "t4-1", lambda node: node["metadata"]["labels"].update({key: value}))
+    assert f"the operator keeps it away by the label {key}={value}" in said(ask, "explain", "t4-1")
+
+
 def test_condition_older_than_its_pod_is_reported_as_stale(live: LiveCluster, ask: Ask) -> None:
     def age(node: dict[str, Any]) -> None:
         node["status"]["conditions"][-1]["lastHeartbeatTime"] = "2026-11-23T06:00:00Z"

@@ -316,6 +316,21 @@ def test_a_claim_made_for_a_pod_is_used_by_no_other(
         assert (f"was made for {whose}, and no other pod may use it" in told) == is_refused == bool(told)
 
 
+def test_a_claim_serves_one_pod(policies: Cluster) -> None:
+    """Its memory is the cap of one."""
+    with there(policies, claim("gpushare-notebooks.shared", share())) as made:
+        result = {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0", "request": "gpu"}
+        one, other = ({"resource": "pods", "name": name, "uid": name} for name in ("one", "other"))
+
+        def use(*users: Object) -> str:
+            made["status"] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": list(users)}
+            return put(policies, made, "/status").refusal
+
+        assert use(one) == ""
+        assert "serves a pod already" in use(one, other)
+        assert use(other) == ""
+
+
 def test_a_claim_gets_no_pod_as_its_owner_later(policies: Cluster, owner: Object) -> None:
     """It would be that pod's. Who deletes a pod and not its claim takes the owner away."""
     item = claim("gpushare-notebooks.used", share())

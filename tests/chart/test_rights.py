@@ -11,7 +11,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from tests.chart.reading import Object, documents
-from tests.chart.test_compiled import INTENTS, written
+from tests.chart.test_compiled import INTENTS, intent, written
 from tests.support import scale
 
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -104,3 +104,67 @@ def test_nothing_may_be_done_with_secrets_or_rights(name: str, run_helm, tmp_pat
             for rule in role.get("rules", ()):
                 assert not {"*", "secrets", "configmaps", "serviceaccounts", "clusterroles", "roles"} & set(rule["resources"])
                 assert not {"*", "escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+def containers(pod: Object) -> Iterator[Object]:
+    yield from [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def pods(objects: list[Object]) -> Iterator[Object]:
+    for one in objects:
+        if one["kind"] in {"DaemonSet", "Job"}:
+            yield one["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("name", scale.part(SMALL, 8))
+def test_no_container_sees_the_volumes_of_pods(name: str, run_helm, tmp_path) -> None:
+    """Their Secrets are there: whoever mounts a folder above covers it."""
+    covered = 0
+    for tool in TOOLS:
+        objects = list(in_force(name, tool, tmp_path / tool, run_helm))
+        for pod in pods(objects):
+            volumes = {one["name"]: one for one in pod.get("volumes", ())}
+            for container in containers(pod):
+                mounts = container.get("volumeMounts", ())
+                empty = {one["mountPath"] for one in mounts if "emptyDir" in volumes[one["name"]]}
+                for mount in mounts:
+                    path = Path(volumes[mount["name"]].get("hostPath", {}).get("path", "/none"))
+                    root = Path("/var/lib/k0s/kubelet" if name == "k0s" else "/var/lib/kubelet")
+                    assert path not in {root / "pods", root / "pki"}
+                    if root.is_relative_to(path):
+                        inside = Path(mount["mountPath"]) / (root / "pods").relative_to(path)
+                        assert str(inside) in empty
+                        covered += 1
+    assert covered
+
+
+def test_kubelets_folder_without_pods_is_not_covered(run_helm, tmp_path) -> None:
+    """A mount on a folder that is not there, in one that is read-only, would keep the container from starting."""
+    compilation = pipeline.compile_intent(INTENTS["one"], "one", lock.EMPTY)
+    chart = written(compilation, tmp_path)
+    found = documents(
+        run_helm(4, "template", "gpushare", chart, "--namespace", "gpu-system", "--set", "kubeletHasPods=false").stdout
+    )
+    for pod in pods(found):
+        assert not [
+            one for container in containers(pod) for one in container.get("volumeMounts", ()) if one["name"] == "covered"
+        ]
+        assert not [one for one in pod.get("volumes", ()) if one["name"] == "covered"]
+
+
+@pytest.mark.parametrize("action", ["kill", "evict", "warn", "none"])
+def test_only_pools_that_kill_containers_trace_processes(action: str, run_helm, tmp_path) -> None:
+    pool = "{card: t4, nodes: {matchLabels: {a: b}}, gpusPerNode: 1, sharing: {mode: time-slicing, replicas: 2}"
+    text = intent(f"only: {pool}, enforcement: {{action: {action}}}}}\n")
+    compilation = pipeline.compile_intent(text, "only", lock.EMPTY)
+    found = documents(run_helm(3, "template", "gpushare", written(compilation, tmp_path), "--namespace", "gpu-system").stdout)
+    [pod] = [one["spec"]["template"]["spec"] for one in found if one["metadata"]["name"] == "gpushare-only"]
+    for container in containers(pod):
+        assert ("SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]) == (action == "kill"), container["name"]
+
+
+def test_what_observes_neither_signals_nor_traces(run_helm, tmp_path) -> None:
+    objects = list(in_force("observed", "helm", tmp_path, run_helm))
+    for pod in pods(objects):
+        for container in containers(pod):
+            assert set(container["securityContext"]["capabilities"].get("add", ())) <= {"SYS_ADMIN"}

@@ -36,6 +36,13 @@ app.kubernetes.io/component: release
 {{- end }}
 
 {{/*
+`true` if kubelet's folder has the volumes of pods; empty where that is in another one, and a mount there would fail. Takes the root.
+*/}}
+{{- define "gpushare.hasPods" -}}
+{{- if dig "kubeletHasPods" true .Values.AsMap }}true{{ end -}}
+{{- end }}
+
+{{/*
 The image's reference. A registry takes the place of the repository's host, if it has one: a first part with a dot or a port.
 */}}
 {{- define "gpushare.image" -}}

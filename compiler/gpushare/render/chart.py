@@ -159,6 +159,7 @@ def _pool(pool: PoolPlan, policy: str, *, observes: bool) -> dict[str, Any]:
         "mps": mode.has_daemon,
         # If the node runtime may not send a signal to a process, it must evict its pod: so action `kill` needs this right too.
         "evict": not observes and (enforcement.action in {Action.KILL, Action.EVICT} or rollout.on_busy is OnBusy.EVICT),
+        "kills": not observes and enforcement.action is Action.KILL,
         "tolerations": [dict(toleration) for toleration in pool.pool.tolerations],
         "terms": [dict(term) for term in pool.terms],
         "resources": [name for resource in pool.resources for name in backend.limits(resource.name)],

@@ -143,7 +143,7 @@ NVIDIA's runtime is asked for).
 {{- end }}
 
 {{/*
-Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, the vendor).
+Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS wanted, the vendor, whether kubelet's folder has `pods`).
 */}}
 {{- define "gpushare.mounts" -}}
 {{- if index . 1 -}}
@@ -162,11 +162,16 @@ Mounts of every container, each with its volume in gpushare.volumes. Takes (MPS 
 - name: state
   mountPath: /var/lib/gpushare
 # What kubelet gave to pods, by device plugins and by claims, whichever of them the pool has. Kubelet replaces its list of claims, so
-# that its folder is mounted; what it unmounts there must not stay mounted here.
+# that its folder is mounted; what it unmounts there must not stay mounted here. The volumes of pods, Secrets among them, are covered.
 - name: kubelet
   mountPath: /var/lib/kubelet
   mountPropagation: HostToContainer
   readOnly: true
+{{- if index . 2 }}
+- name: covered
+  mountPath: /var/lib/kubelet/pods
+  readOnly: true
+{{- end }}
 - name: tmp
   mountPath: /tmp
 {{- if index . 0 }}
@@ -211,6 +216,11 @@ whether it observes, the vendor).
   hostPath:
     path: {{ (index . 0).Values.kubeletRoot | quote }}
     type: Directory
+{{- if include "gpushare.hasPods" (index . 0) }}
+- name: covered
+  emptyDir:
+    sizeLimit: 1Mi
+{{- end }}
 - name: tmp
   emptyDir:
     sizeLimit: 16Mi
@@ -229,11 +239,11 @@ whether it observes, the vendor).
 {{/*
 A container that may change hardware. Privileged only if it must switch MIG or create instances, or its vendor needs it: AMD's KFD
 shows devices, and what a process has of each, only to a container that may open them. Else root with KILL (it goes on holding
-tenants to their caps while it waits), SYS_PTRACE and SYS_ADMIN (the driver asks for it when the compute mode that MPS left behind
-is put right). Takes whether it is privileged.
+tenants to their caps while it waits), SYS_PTRACE if it may kill containers, and SYS_ADMIN (the driver asks for it when the compute
+mode that MPS left behind is put right). Takes (whether it is privileged, whether it may kill containers).
 */}}
 {{- define "gpushare.hardwareSecurity" -}}
-{{- if . -}}
+{{- if index . 0 -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false
@@ -243,7 +253,9 @@ capabilities:
   add:
     - KILL
     - SYS_ADMIN
+    {{- if index . 1 }}
     - SYS_PTRACE
+    {{- end }}
 {{- end }}
 readOnlyRootFilesystem: true
 runAsUser: 0
@@ -290,12 +302,12 @@ containers:
     resources:
       {{- include "gpushare.resources" $root | nindent 6 }}
     securityContext:
-      {{- include "gpushare.hardwareSecurity" $privileged | nindent 6 }}
+      {{- include "gpushare.hardwareSecurity" (list $privileged true) | nindent 6 }}
     volumeMounts:
       - name: tenancy
         mountPath: /etc/gpushare
         readOnly: true
-      {{- include "gpushare.mounts" (list false $vendor) | nindent 6 }}
+      {{- include "gpushare.mounts" (list false $vendor (include "gpushare.hasPods" $root)) | nindent 6 }}
 volumes:
   # Without it no pod is evicted.
   - name: tenancy

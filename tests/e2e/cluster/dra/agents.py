@@ -58,7 +58,8 @@ def dra_intent(shares: str = "memory", *, backend: str = "dra", **pools: str) ->
     """An intent of these pools, which the driver serves, or the device plugin of its own chart."""
     common = f"backend: {backend}, namespaces: [{COURSE}], enforcement: {{grace: 2s}}"
     dra = f", dra: {{via: chart, shares: {shares}}}" if backend == "dra" else ""
-    platform = f"  platform: {{stack: device-plugin, values: {{runtimeClassName: nvidia}}{dra}}}\n"
+    spaces = f"namespaces: [{PLUGIN_SPACE}, {DRIVER_SPACE}]"
+    platform = f"  platform: {{stack: device-plugin, {spaces}, values: {{runtimeClassName: nvidia}}{dra}}}\n"
     held = {name: f"{common}, {fields}" for name, fields in pools.items()}
     return intent(**held) + '  kubernetes: "1.36"\n' + platform
 

@@ -20,6 +20,8 @@ from gpushare.core.emit import canonical_json
 from gpushare.core.wording import join_words, pluralize, shorten
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card, PartitionMode
+from gpushare.intent.types import ComputeGroup, Exclusive, MigStrategy, Partition, Sharing
+from gpushare.intent.writer import write_sharing
 from gpushare.vendors.amd import AMD
 from gpushare_node.contract.struct import Struct
 
@@ -36,10 +38,10 @@ _SHOWN = "give the Nodes while AMD's labeller runs on them, or write the pool by
 
 
 class Divided(Struct):
-    """What the GPUs of a node are: how many there are, and the `sharing` of an intent. `assumed`: what no label says."""
+    """What the GPUs of a node are: how many there are, and the sharing of an intent. `assumed`: what no label says."""
 
     gpus: int
-    sharing: Mapping[str, Any]
+    sharing: Sharing
     assumed: str = ""
 
 
@@ -78,7 +80,7 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             message = f"node {shorten(node.name)} offers {divided.gpus} GPUs, more than a node of an intent can have"
             notes.error("GS862", node.part.at("status", "capacity"), message, "write the pool by hand", on_key=True)
         elif card is not None and divided is not None:
-            key = card.id, divided.gpus, canonical_json(dict(divided.sharing))
+            key = card.id, divided.gpus, canonical_json(write_sharing(divided.sharing))
             alike.setdefault(key, (card, divided, []))[2].append(node)
     everywhere = Counter(pair for node in facts.nodes for pair in node_objects.own_labels(node))
     for _, (card, divided, nodes) in sorted(alike.items()):
@@ -107,13 +109,13 @@ def _add(
         "card": card.id,
         "nodes": selection,
         "gpusPerNode": divided.gpus,
-        "sharing": dict(divided.sharing),
+        "sharing": write_sharing(divided.sharing),
     }
     taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
     if taints:
         document["tolerations"] = [dict(taint) for taint in taints]
     labels = nodes[0].part.at("metadata", "labels")
-    path = draft.add(label[1] if label else f"{card.id}-{divided.sharing['mode']}", document, labels)
+    path = draft.add(label[1] if label else f"{card.id}-{divided.sharing.mode}", document, labels)
     who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else pluralize(len(nodes), "Node")
     draft.note((*path, "card"), labels, f"from {who}, PCI id and labels of AMD's labeller")
     draft.note((*path, "sharing"), labels, f"from what the nodes offer and their labels say: {join_words(offered(nodes[0]))}")
@@ -154,15 +156,14 @@ def _divided(node: ImportedNode, card: Card, offers: Mapping[str, int], facts: F
         memory = {modes[name].memory for name in named}
         if len(gpus) == 1:
             [name] = gpus
-            sharing = {"mode": "partition", "compute": modes[name].compute, "memory": modes[name].memory}
-            return Divided(gpus=gpus[name], sharing=sharing)
+            return Divided(gpus=gpus[name], sharing=Partition(compute=modes[name].compute, memory=modes[name].memory))
         order = _order(node, facts)
         if len(memory) == 1 and Counter(order) == Counter({modes[name].compute: number for name, number in gpus.items()}):
-            groups = [
-                {"gpus": [at for at, one in enumerate(order) if one == compute], "compute": compute}
+            groups = tuple(
+                ComputeGroup(gpus=tuple(at for at, one in enumerate(order) if one == compute), compute=compute)
                 for compute in dict.fromkeys(order)
-            ]
-            return Divided(gpus=len(order), sharing={"mode": "partition", "memory": min(memory), "layouts": groups})
+            )
+            return Divided(gpus=len(order), sharing=Partition(memory=min(memory), groups=groups))
     shown = join_words(offers)
     message = f"node {shorten(node.name)} offers {shown}: that is none of the modes of {card.name} on all of its GPUs"
     notes.error("GS862", node.part.at("status", "capacity"), message, _SHOWN, on_key=True)
@@ -172,7 +173,7 @@ def _divided(node: ImportedNode, card: Card, offers: Mapping[str, int], facts: F
 def _single(node: ImportedNode, card: Card, offered_gpus: int, facts: Facts, notes: Notes) -> Divided | None:
     """Return what GPUs are whose resources all have the name of a whole GPU: only labels say of which mode they are."""
     if not card.partition_modes:
-        return Divided(gpus=offered_gpus, sharing={"mode": "exclusive"})
+        return Divided(gpus=offered_gpus, sharing=Exclusive())
     fitting, labels = _fitting(node, card), node.part.at("metadata", "labels")
     if len({mode.compute for mode in fitting}) != 1 or offered_gpus % fitting[0].partitions:
         keys = [key for key in (*_MODE, *_VRAM, *_UNITS) if key in node.labels]
@@ -185,12 +186,12 @@ def _single(node: ImportedNode, card: Card, offered_gpus: int, facts: Facts, not
         return None
     mode = fitting[0]
     if mode.partitions == 1:
-        return Divided(gpus=offered_gpus, sharing={"mode": "exclusive"})
+        return Divided(gpus=offered_gpus, sharing=Exclusive())
     memory = {str(entry.get("memoryPartition")) for entry in _entries(node, facts)}
     named = [one for one in fitting if memory == {one.memory}] or fitting
     others = join_words([one.memory for one in named], "or")
     assumed = f"assumed: memory mode {named[0].memory}; no label says whether it is {others}" if len(named) > 1 else ""
-    sharing = {"mode": "partition", "compute": mode.compute, "memory": named[0].memory, "strategy": "single"}
+    sharing = Partition(compute=mode.compute, memory=named[0].memory, strategy=MigStrategy.SINGLE)
     return Divided(gpus=offered_gpus // mode.partitions, sharing=sharing, assumed=assumed)
 
 

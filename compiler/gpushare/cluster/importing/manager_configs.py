@@ -164,10 +164,10 @@ def is_for_vms(node: ImportedNode) -> bool:
     return node.labels.get(NVIDIA.workload_label, "") == vgpu.WORKLOAD
 
 
-def kernel(node: ImportedNode) -> str:
-    """Return major and minor number of the node's kernel; empty if the Node does not say it."""
+def kernel(node: ImportedNode) -> tuple[int, int] | None:
+    """Return major and minor number of the node's kernel; None if the Node does not say it."""
     found = _KERNEL.match(node.part.at("status", "nodeInfo", "kernelVersion").text)
-    return found[0] if found else ""
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def machines_of_node(node: ImportedNode, facts: Facts, notes: Notes) -> VmHost | None:

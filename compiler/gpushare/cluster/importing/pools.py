@@ -24,6 +24,8 @@ from gpushare.core.wording import join_first, mib, nearest, pluralize, shorten
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.facts.nodes.clouds import CLOUDS, MACHINE_LABEL
+from gpushare.intent.types import Sharing, Vgpu
+from gpushare.intent.writer import write_sharing
 from gpushare.offering import modes
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.struct import Struct, replace
@@ -43,7 +45,7 @@ class _NodeGroup(Struct):
     card: Card
     card_origin: str
     layouts: Layouts
-    sharing: dict[str, Any]
+    sharing: Sharing
     origin: str
     strategy_origin: str
     node: ImportedNode
@@ -69,7 +71,7 @@ def add(facts: Facts, draft: Draft, notes: Notes, selector: Selector, *, with_vm
                 other.part.read_like(group[0].part)
         if kind is not None:
             home = next((f"{key}={value}" for key, value in node_objects.pool_labels(group[0])), "")
-            key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json(kind.sharing), home)
+            key = (kind.card.id, str(len(kind.layouts.gpus)), canonical_json(write_sharing(kind.sharing)), home)
             kinds.setdefault(key, (kind, []))[1].extend(group)
     for _, (kind, nodes) in sorted(kinds.items(), key=lambda entry: entry[0]):
         if not draft.has_room(kind.node.part, notes):
@@ -98,7 +100,7 @@ def _look(node: ImportedNode) -> tuple[object, ...]:
     shown = (pair for pair in node.labels.unmarked.items() if pair[0].startswith(_SHOWN) and not pair[0].startswith(_CHANGING))
     served = node.labels.unmarked.get(evidence.PLUGIN) != "false"
     offers = tuple(sorted(node_objects.capacity(node).items()))
-    kernel = manager_configs.kernel(node) if manager_configs.is_for_vms(node) else ""
+    kernel = manager_configs.kernel(node) if manager_configs.is_for_vms(node) else None
     by = bool(node.part.at("status", "capacity").value), node.labels.unmarked.get(BACKEND_LABEL)
     return tuple(sorted(shown)), offers, served, kernel, by, *(node.labels.get(key) for key in node_objects.FORMER_GPU_KEYS)
 
@@ -107,12 +109,11 @@ def _vm_kind(node: ImportedNode, facts: Facts, notes: Notes) -> _NodeGroup | Non
     found = manager_configs.machines_of_node(node, facts, notes)
     if found is None:
         return None
-    kernel = manager_configs.kernel(node)
     return _NodeGroup(
         card=found.card,
         card_origin=f"vGPU type {found.profile}",
         layouts=Layouts(gpus=((),) * found.gpus),
-        sharing={"mode": "vgpu", "profile": found.profile} | ({"kernel": kernel} if kernel else {}),
+        sharing=Vgpu(profile=found.profile, kernel=manager_configs.kernel(node)),
         origin=found.origin,
         node=node,
         strategy_origin="",
@@ -141,7 +142,7 @@ def _kind(node: ImportedNode, facts: Facts, draft: Draft, notes: Notes, selector
         shares, found = more[0], more[1] or found
         strategy, strategy_origin = ("single", "capacity of the node") if found.any else (strategy, strategy_origin)
     part = selected.config.part if selected.config else node.part.at("metadata", "labels")
-    sharing = sharing_fields.document(shares, found, strategy, part, notes)
+    sharing = sharing_fields.build(shares, found, strategy, part, notes)
     if selected.config:
         offers = sharing_fields.offered(found, strategy if found.any else "none")
         selector.offered.setdefault(id(selected.config), set()).update(offers)
@@ -294,7 +295,7 @@ def _compare_strategies(node: ImportedNode, facts: Facts, selected: Selected, la
 
 
 def _add(kind: _NodeGroup, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft) -> None:
-    sharing, names = kind.sharing, [node.name for node in nodes]
+    names = [node.name for node in nodes]
     homes = Counter(pair for node in nodes for pair in node_objects.pool_labels(node))
     home = next((pair for pair in node_objects.pool_labels(nodes[0]) if homes[pair] == len(nodes) == everywhere[pair]), None)
     home = home or node_objects.own_label(nodes, everywhere)
@@ -302,20 +303,23 @@ def _add(kind: _NodeGroup, nodes: Sequence[ImportedNode], everywhere: Counter[tu
     if home:
         selection = {"matchLabels": dict([home]), "expected": len(nodes)}
     gpus = len(kind.layouts.gpus)
-    document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus, "sharing": sharing}
+    document: dict[str, Any] = {"card": kind.card.id, "nodes": selection, "gpusPerNode": gpus}
     labels = kind.node.part.at("metadata", "labels")
-    path = _put(home[1] if home else f"{kind.card.id}-{sharing['mode']}", document, kind.layouts, labels, draft)
+    name = home[1] if home else f"{kind.card.id}-{kind.sharing.mode}"
+    path = _put(name, document, kind.sharing, kind.layouts, labels, draft)
     taints = sorted({taint for node in nodes for taint in node_objects.taints(node)})
     if taints:
         document["tolerations"] = [dict(taint) for taint in taints]
     _comment(path, kind, nodes, home, draft, labels)
 
 
-def _put(name: str, document: dict[str, Any], layouts: Layouts, part: Part, draft: Draft) -> Path:
+def _put(  # noqa: PLR0913, PLR0917 - what a pool is made of
+    name: str, document: dict[str, Any], sharing: Sharing, layouts: Layouts, part: Part, draft: Draft
+) -> Path:
     """Add a pool whose containers had no cap before, with the resources that it offers."""
-    sharing = document["sharing"]
-    mode = modes.named(sharing["mode"])
-    if "replicas" in sharing and not mode.has_daemon:
+    mode = modes.named(sharing.mode.value)
+    document["sharing"] = write_sharing(sharing)
+    if sharing.replicas and not mode.has_daemon:
         document["memory"] = {"cap": "none"}
     path = draft.add(name, document, part)
     if cap := sharing_fields.cap_comment(sharing):
@@ -424,12 +428,12 @@ def add_of_configs(facts: Facts, draft: Draft, notes: Notes) -> None:
                     f"write name: {GPU}",
                 )
         whole = Layouts(gpus=((),))
-        sharing = sharing_fields.document(sharing_fields.of_config(config), whole, "none", config.part, notes)
+        sharing = sharing_fields.build(sharing_fields.of_config(config), whole, "none", config.part, notes)
         if sharing is None:
             continue
         selection = {"matchLabels": {"node.example.org/gpu": card_id}}
-        document: dict[str, Any] = {"card": card_id, "nodes": selection, "gpusPerNode": 1, "sharing": sharing}
-        path = _put(config.name, document, whole, config.part, draft)
+        document: dict[str, Any] = {"card": card_id, "nodes": selection, "gpusPerNode": 1}
+        path = _put(config.name, document, sharing, whole, config.part, draft)
         notes.warn(
             "GS860",
             config.part,

@@ -6,13 +6,23 @@ hardware, and what an intent can say.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.facts import GPU, MIG, SHARED, ChartSettings, Facts, ImportedNode, PluginConfig, Strategy
 from gpushare.cluster.importing.node_layouts import Layouts
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import join_first, pluralize, shorten
+from gpushare.intent.types import (
+    Exclusive,
+    Layout,
+    LayoutGroup,
+    Mig,
+    MigStrategy,
+    Mps,
+    SharePlacement,
+    Sharing,
+    TimeSlicing,
+)
 from gpushare.offering import modes
 from gpushare_node.contract.struct import Struct
 
@@ -198,25 +208,25 @@ def offered(layouts: Layouts, strategy: str) -> dict[str, str | None]:
     return found | ({GPU: None} if () in layouts.gpus else {})
 
 
-def document(shares: SharingSource, layouts: Layouts, strategy: str, part: Part, notes: Notes) -> dict[str, Any] | None:
-    """Return the `sharing` of the intent; None if there is none that means the same, which findings report."""
+def build(shares: SharingSource, layouts: Layouts, strategy: str, part: Part, notes: Notes) -> Sharing | None:
+    """Return the sharing of an intent; None if there is none that means the same, which findings report."""
     names = offered(layouts, strategy if layouts.any else "none")
     replicas = {name: count for name, count in shares.replicas.items() if name in names and count > 1}
     if layouts.any:
         return _mig(shares, replicas, layouts, strategy, part, notes)
     if not replicas:
-        return {"mode": "exclusive"}
-    found: dict[str, Any] = {"mode": "mps" if shares.strategy is Strategy.MPS else "time-slicing", "replicas": replicas[GPU]}
-    return found | _how(shares)
+        return Exclusive()
+    of_mode = Mps if shares.strategy is Strategy.MPS else TimeSlicing
+    return of_mode(replicas=replicas[GPU], rename=shares.rename, placement=_placement(shares))
 
 
-def _how(shares: SharingSource) -> dict[str, Any]:
-    return ({} if shares.rename else {"rename": False}) | ({"placement": "pack"} if shares.packed else {})
+def _placement(shares: SharingSource) -> SharePlacement:
+    return SharePlacement.PACK if shares.packed else SharePlacement.SPREAD
 
 
 def _mig(  # noqa: PLR0913, PLR0917 - what it is made from
     shares: SharingSource, replicas: dict[str, int], layouts: Layouts, strategy: str, part: Part, notes: Notes
-) -> dict[str, Any] | None:
+) -> Mig | None:
     if strategy == "none":
         notes.error(
             "GS856",
@@ -244,52 +254,58 @@ def _mig(  # noqa: PLR0913, PLR0917 - what it is made from
             on_key=True,
         )
         return None
-    found: dict[str, Any] = {"mode": "mig"} | ({"strategy": "single"} if strategy == "single" else {}) | _layouts(layouts)
-    if not replicas:
-        return found
-    if strategy == "single":
-        return found | {"replicas": replicas[GPU]} | _how(shares)
     names = offered(layouts, strategy)
-    return found | {"replicas": {str(names[name]): count for name, count in sorted(replicas.items())}} | _how(shares)
+    by_profile = tuple((str(names[name]), count) for name, count in sorted(replicas.items())) if strategy != "single" else ()
+    return Mig(
+        wanted=_wanted(layouts),
+        strategy=MigStrategy.SINGLE if strategy == "single" else MigStrategy.MIXED,
+        replicas=replicas.get(GPU, ()) if strategy == "single" else by_profile,
+        rename=shares.rename or not replicas,
+        placement=_placement(shares) if replicas else SharePlacement.SPREAD,
+    )
 
 
-def _layouts(layouts: Layouts) -> dict[str, Any]:
-    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+def _wanted(layouts: Layouts) -> Layout | tuple[LayoutGroup, ...]:
+    groups: dict[Layout, list[int]] = {}
     for index, layout in enumerate(layouts.gpus):
         groups.setdefault(layout, []).append(index)
     if len(groups) == 1:
-        return {"layout": dict(layouts.gpus[0])}
-    return {"layouts": [{"gpus": gpus, "layout": dict(layout) or "none"} for layout, gpus in groups.items()]}
+        return layouts.gpus[0]
+    return tuple(LayoutGroup(gpus=tuple(gpus), layout=layout) for layout, gpus in groups.items())
 
 
-def resources(sharing: dict[str, Any], layouts: Layouts) -> dict[str, str | None]:
-    """Return the resources that a pool with this `sharing` offers, with what a quota calls each; None for the only one."""
-    suffix = SHARED if sharing.get("rename", True) else ""
-    if not modes.named(sharing["mode"]).is_partitioned or sharing.get("strategy") == "single":
-        return {GPU + (suffix if "replicas" in sharing else ""): None}
-    shared = sharing.get("replicas", {})
+def _is_mixed(sharing: Sharing) -> bool:
+    return isinstance(sharing, Mig) and sharing.strategy is MigStrategy.MIXED
+
+
+def resources(sharing: Sharing, layouts: Layouts) -> dict[str, str | None]:
+    """Return the resources that a pool with this sharing offers, with what a quota calls each; None for the only one."""
+    suffix = SHARED if sharing.rename else ""
+    if not _is_mixed(sharing):
+        return {GPU + (suffix if sharing.replicas else ""): None}
+    shared = dict(sharing.replicas) if isinstance(sharing.replicas, tuple) else {}
     return {name + (suffix if profile in shared else ""): profile or GPU for name, profile in offered(layouts, "mixed").items()}
 
 
-def totals(sharing: dict[str, Any], layouts: Layouts) -> dict[str, int]:
-    """Return how many of each resource a node of a pool with this `sharing` offers."""
+def totals(sharing: Sharing, layouts: Layouts) -> dict[str, int]:
+    """Return how many of each resource a node of a pool with this sharing offers."""
     found: dict[str, int] = {}
-    replicas, rename = sharing.get("replicas", 1), sharing.get("rename", True)
-    mixed = modes.named(sharing["mode"]).is_partitioned and sharing.get("strategy") != "single"
+    replicas = dict(sharing.replicas) if isinstance(sharing.replicas, tuple) else sharing.replicas
+    mixed = _is_mixed(sharing)
     for layout in layouts.gpus:
         for profile, number in layout or (("", 1),):
             each = replicas.get(profile, 1) if isinstance(replicas, dict) else replicas if profile or not layout else 1
             name = MIG + profile.replace("+", ".") if mixed and profile else GPU
-            name += SHARED if each > 1 and rename else ""
+            name += SHARED if each > 1 and sharing.rename else ""
             found[name] = found.get(name, 0) + number * each
     return found
 
 
-def cap_comment(sharing: dict[str, Any]) -> str:
+def cap_comment(sharing: Sharing) -> str:
     """Return what a comment says of the memory cap; empty for pools that do not share."""
-    if modes.named(sharing["mode"]).has_daemon:
+    if modes.named(sharing.mode.value).has_daemon:
         return "MPS gives every client memory / replicas already, which is `even`, the default"
-    if "replicas" in sharing:
+    if sharing.replicas:
         return "before, no container had a limit; `cap: even` gives each the same part of the memory, which is what we advise"
     return ""
 

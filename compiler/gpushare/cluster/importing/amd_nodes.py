@@ -25,8 +25,8 @@ from gpushare.intent.writer import write_sharing
 from gpushare.vendors.amd import AMD
 from gpushare_node.contract.struct import Struct
 
-FILE = "config.json"
-"""The key of a ConfigMap with the config manager's file."""
+FILE, PROFILES = "config.json", "gpu-config-profiles"
+"""The key of a ConfigMap with the config manager's file, and its key with the profiles."""
 
 _ID = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
 _PRODUCT = ("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name")
@@ -53,7 +53,7 @@ def is_config(part: Part) -> bool:
 def profiles(text: Part, notes: Notes) -> dict[str, Any]:
     """Return the profiles of the config manager's file, by name."""
     try:
-        found = json.loads(text.text).get("gpu-config-profiles", {})
+        found = json.loads(text.text).get(PROFILES, {})
     except (ValueError, AttributeError, RecursionError):
         notes.error("GS850", text, "config.json is no JSON: AMD's config manager refuses it", "correct it", on_key=True)
         return {}

@@ -24,6 +24,8 @@ _CONFIG = re.compile(
 )
 _VGPU_CONFIG = re.compile(r"(?m)^vgpu-configs:")
 _MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
+_KEYS = ("version", "sharing", "flags", "resources", "timeSlicing", "mps", "imex", "mig-configs", "vgpu-configs")
+_ANY_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]*[\"']?(?:{'|'.join((*_KEYS, amd_nodes.PROFILES))})[\"']?[ \t]*:")
 _DRA_GROUP = "resource.k8s.io/"
 _OF_DRA_DRIVER = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
 """Values that the chart of NVIDIA's DRA driver alone has."""
@@ -70,7 +72,7 @@ class Collector:
                 self._config_map(part, file, read)
         for part, file in self._config_maps:
             text = part.at("data", amd_nodes.FILE)
-            if "gpu-config-profiles" in text.text:
+            if amd_nodes.PROFILES in text.text:
                 self.facts.manager_profiles |= amd_nodes.profiles(text, self._notes)
                 self.facts.files_read.add(file)
             if self._is_misindented(part):
@@ -228,6 +230,11 @@ class Collector:
             on_key=True,
         )
         return value.fresh() if isinstance(value.whole, dict) else None
+
+
+def may_be_config(text: str) -> bool:
+    """Whether a text of a ConfigMap may be a file that `Collector.finish` reads: it has a key of one, at whatever place."""
+    return bool(_ANY_KEY.search(text))
 
 
 def _is_chart(part: Part) -> bool:

@@ -3,12 +3,11 @@
 An object that is in no list that could be read is missing from the intent: `Inventory.unseen` says which lists those are.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
-from gpushare.cluster.importing import quotas
+from gpushare.cluster.importing import collecting, quotas
 from gpushare.cluster.importing.helm_values import RELEASE_NAMESPACE
 from gpushare.cluster.live import claims, helm_release
 from gpushare.cluster.live.objects import ReadFailure
@@ -23,7 +22,6 @@ from gpushare_node.contract.struct import Struct
 NAMESPACES = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "nvidia", "kube-system", Dra().namespace)
 """Where NVIDIA's operator, device plugin and DRA driver are usually installed."""
 _CHARTS = tuple(upstream.FILES.values())
-_LIKE_CONFIG = re.compile(r"^[ \t]*(?:version|sharing|flags|mig-configs)[ \t]*:", re.MULTILINE)
 _OURS = "app.kubernetes.io/name!=gpushare"
 
 
@@ -79,7 +77,7 @@ def _quota(item: Json) -> Json:
 
 def _config_map(item: Json) -> Json:
     data = mapping(item, "data")
-    if not any(isinstance(text, str) and _LIKE_CONFIG.search(text) for text in data.values()):
+    if not any(isinstance(text, str) and collecting.may_be_config(text) for text in data.values()):
         return {}
     return _object("v1", "ConfigMap", mapping(item, "metadata")) | {"data": data}
 

@@ -5,6 +5,7 @@ A ConfigMap is known by reference, and by its shape where nothing refers to one;
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import PurePath
 
 from gpushare.cluster.importing import amd_nodes, helm_values, manager_configs, node_objects, plugin_configs, quotas
@@ -12,6 +13,7 @@ from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.documents import Reader, described
 from gpushare.cluster.importing.facts import ChartSettings, Facts
 from gpushare.cluster.importing.helm_values import Values
+from gpushare.cluster.importing.manager_configs import ManagerFile
 from gpushare.cluster.importing.parts import Notes, Part
 from gpushare.core.wording import shorten
 from gpushare.facts.catalog import upstream
@@ -22,9 +24,8 @@ _CONFIG = re.compile(
     r"|(?s:\A\s*version:\s*[\"']?v1\b.*^\s*sharing:)|^flags:(?:\s*\{[^}]*|\s*\n\s+)(?:migStrategy|plugin|mpsRoot|gfd"
     r"|failOnInitError|gdsEnabled|mofedEnabled|nvidiaDriverRoot|deviceDiscoveryStrategy|gdrcopyEnabled)\b"
 )
-_VGPU_CONFIG = re.compile(r"(?m)^vgpu-configs:")
-_MIG_CONFIG = re.compile(r"(?m)^mig-configs:")
-_KEYS = ("version", "sharing", "flags", "resources", "timeSlicing", "mps", "imex", "mig-configs", "vgpu-configs")
+_FILES = (manager_configs.MIG, manager_configs.VGPU)
+_KEYS = ("version", "sharing", "flags", "resources", "timeSlicing", "mps", "imex", *(one.key for one in _FILES))
 _ANY_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]*[\"']?(?:{'|'.join((*_KEYS, amd_nodes.PROFILES))})[\"']?[ \t]*:")
 _DRA_GROUP = "resource.k8s.io/"
 _OF_DRA_DRIVER = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
@@ -58,11 +59,11 @@ class Collector:
     def finish(self) -> None:
         """Read the ConfigMaps that values name; of a kind that no values name or hold, those that have its shape."""
         inline = any(one.holds_configs for one in self.facts.settings)
-        for field, read, shape in (
+        readers: list[tuple[str, Callable[[Part, str, str], None], Callable[[Part], bool]]] = [
             ("config_group", self._configs, _is_config),
-            ("mig_group", self._mig_data, _is_mig),
-            ("vgpu_group", self._vgpu_data, _is_vgpu),
-        ):
+            *((one.group, partial(self._manager_data, one), one.is_like) for one in _FILES),
+        ]
+        for field, read, shape in readers:
             names = {getattr(one, field) for one in self.facts.settings} - {""}
             named = [one for one in self._config_maps if one[0].at("metadata", "name").text in names]
             chosen = named or [one for one in self._config_maps if any(shape(value) for _, value in one[0].at("data").items())]
@@ -137,14 +138,10 @@ class Collector:
 
     def _bare(self, part: Part, file: str) -> bool:
         stem = PurePath(file).stem
-        if manager_configs.is_mig_config(part):
+        if manager := next((one for one in _FILES if one.is_one(part)), None):
             origin = f"file {shorten(stem)}"
             self._account(part, "", origin)
-            self.facts.mig_configs += manager_configs.read_mig(part, "", origin, self._notes)
-        elif manager_configs.is_vgpu_config(part):
-            origin = f"file {shorten(stem)}"
-            self._account(part, "", origin)
-            self.facts.vgpu_configs += manager_configs.read_vgpu(part, "", origin, self._notes)
+            getattr(self.facts, manager.facts).extend(manager.read(part, "", origin, self._notes))
         elif plugin_configs.is_config(part):
             origin = f"config {shorten(stem)}"
             self._account(part, "", origin)
@@ -179,7 +176,7 @@ class Collector:
         )
         self.facts.settings.append(settings)
         self._configs(data, settings.config_group, origin)
-        self._mig_data(mig_data, settings.mig_group, origin)
+        self._manager_data(manager_configs.MIG, mig_data, settings.mig_group, origin)
 
     def _is_misindented(self, part: Part) -> bool:
         data = part.at("data")
@@ -204,19 +201,12 @@ class Collector:
                 self._account(document, "", words)
                 self.facts.configs.append(plugin_configs.read(document, name, group, words, self._notes))
 
-    def _mig_data(self, data: Part, group: str, origin: str) -> None:
+    def _manager_data(self, manager: ManagerFile, data: Part, group: str, origin: str) -> None:
         for _, value in data.items():
             document = self._inside(value)
-            if document is not None and manager_configs.is_mig_config(document):
-                self._account(document, "", f"{origin}, MIG configs")
-                self.facts.mig_configs += manager_configs.read_mig(document, group, origin, self._notes)
-
-    def _vgpu_data(self, data: Part, group: str, origin: str) -> None:
-        for _, value in data.items():
-            document = self._inside(value)
-            if document is not None and manager_configs.is_vgpu_config(document):
-                self._account(document, "", f"{origin}, vGPU configs")
-                self.facts.vgpu_configs += manager_configs.read_vgpu(document, group, origin, self._notes)
+            if document is not None and manager.is_one(document):
+                self._account(document, "", f"{origin}, {manager.words}")
+                getattr(self.facts, manager.facts).extend(manager.read(document, group, origin, self._notes))
 
     def _inside(self, value: Part) -> Part | None:
         """Return the document of a value of a ConfigMap, which must be text."""
@@ -242,16 +232,9 @@ def _is_chart(part: Part) -> bool:
     return all(part.has(key) for key in ("cluster", "stack", "partitioner", "pools", "admission")) and not part.has("kind")
 
 
-def _is_mig(value: Part) -> bool:
-    return value.has("mig-configs") or bool(_MIG_CONFIG.search(value.fresh().text))
-
-
-def _is_vgpu(value: Part) -> bool:
-    return value.has("vgpu-configs") or bool(_VGPU_CONFIG.search(value.fresh().text))
-
-
 def _is_config(value: Part) -> bool:
-    return plugin_configs.is_config(value) or (bool(_CONFIG.search(value.fresh().text)) and not _is_mig(value))
+    is_like = bool(_CONFIG.search(value.fresh().text)) and not manager_configs.MIG.is_like(value)
+    return plugin_configs.is_config(value) or is_like
 
 
 def _version(policy: Part) -> Part | None:

@@ -6,6 +6,8 @@ of an intent has one type of vGPU, as many as fit on each GPU; every other confi
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from gpushare.cluster.importing import node_objects
 from gpushare.cluster.importing.accounting import shown
@@ -20,11 +22,6 @@ from gpushare_node.contract.struct import Struct, replace
 
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 _MIG_REFUSED = "mig-parted refuses the file"
-
-
-def is_mig_config(part: Part) -> bool:
-    """Whether a document is a file of mig-parted."""
-    return not part.has("kind") and part.has("mig-configs")
 
 
 def read_mig(part: Part, group: str, origin: str, notes: Notes) -> list[MigPartedConfig]:
@@ -124,11 +121,6 @@ class VmHost(Struct):
     origin: str
 
 
-def is_vgpu_config(part: Part) -> bool:
-    """Whether a document is a file of the vGPU device manager."""
-    return not part.has("kind") and part.has("vgpu-configs")
-
-
 def read_vgpu(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuManagerConfig]:
     """Return every config of a file."""
     for key, value in part.items():
@@ -148,6 +140,31 @@ def read_vgpu(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuMan
         )
         for name, rows in part.at("vgpu-configs").items()
     ]
+
+
+class ManagerFile(Struct):
+    """A kind of file. `key` is the one with its configs, `words` name these, and `facts` is the list of `Facts` for them.
+
+    `group` is the field of ChartSettings that names its ConfigMap.
+    """
+
+    key: str
+    words: str
+    facts: str
+    group: str
+    read: Callable[[Part, str, str, Notes], list[Any]]
+
+    def is_one(self, part: Part) -> bool:
+        """Whether a document is such a file."""
+        return not part.has("kind") and part.has(self.key)
+
+    def is_like(self, value: Part) -> bool:
+        """Whether the value of a ConfigMap has its key, though it may be no YAML."""
+        return value.has(self.key) or bool(re.search(rf"(?m)^{self.key}:", value.fresh().text))
+
+
+MIG = ManagerFile(key="mig-configs", words="MIG configs", facts="mig_configs", group="mig_group", read=read_mig)
+VGPU = ManagerFile(key="vgpu-configs", words="vGPU configs", facts="vgpu_configs", group="vgpu_group", read=read_vgpu)
 
 
 def _filters(row: Part) -> list[str]:

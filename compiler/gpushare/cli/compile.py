@@ -180,7 +180,11 @@ def _compile_fleet(file: str, *, check: bool, style: str | None, strict: bool) -
 
 def written(read: LoadedIntent, changes: Sequence[FileChange], directory: Path) -> str:
     """Return what was written, what goals were resolved to, and what to do next; one line if nothing changed."""
-    goals = _goals(read.plan)
+    goals = "".join(
+        f"goal of pool {pool.name}: layout {layout_text(pool.layout_of_goal)}, kept until the intent changes\n"
+        for pool in read.plan.pools
+        if pool.layout_of_goal is not None
+    )
     if not changes:
         return f"{visible(str(directory))}: compiled, no changes\n" + goals
     kinds = Counter(change.kind for change in changes)
@@ -201,14 +205,6 @@ def checked(changes: Sequence[FileChange], directory: Path) -> str:
     if len(changes) > LISTED:
         lines.append(f"  and {len(changes) - LISTED} more")
     return "\n".join([f"{visible(str(directory))} is stale, `gpushare compile` updates it:", *lines]) + "\n"
-
-
-def _goals(plan: Plan) -> str:
-    return "".join(
-        f"goal of pool {pool.name}: layout {layout_text(pool.layout_of_goal)}, kept until the intent changes\n"
-        for pool in plan.pools
-        if pool.layout_of_goal is not None
-    )
 
 
 def _preparation(plan: Plan, directory: Path) -> Iterator[str]:

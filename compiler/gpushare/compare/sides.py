@@ -72,7 +72,7 @@ def of_bundle(files: Files, intent: Intent, catalog: Catalog) -> Side | Finding:
             message = f"pool {pool.name} of {lock.INTENT} and the bundle's other files do not belong together"
             hint = "restore the files from version control, or compile the bundle again"
             return Finding(code="GS794", message=message, hints=(hint,), path=("spec", "pools", pool.name), on_key=True)
-    limited = _limited(intent, pools)
+    limited = {(one.namespace, name) for one in intent.quotas if one.pool in pools for name in pools[one.pool].resources}
     return Side(
         cluster=intent.name,
         pools=pools,
@@ -82,11 +82,6 @@ def of_bundle(files: Files, intent: Intent, catalog: Catalog) -> Side | Finding:
         observes=intent.observes,
         mig_strategy=None if upstream is None else (upstream.get("mig") or {}).get("strategy") or "",
     )
-
-
-def _limited(intent: Intent, pools: Pools) -> set[tuple[str, str]]:
-    """Return what quotas of the intent can be on: the chart's also limit the names of DRA's classes in `limits`."""
-    return {(one.namespace, name) for one in intent.quotas if one.pool in pools for name in pools[one.pool].resources}
 
 
 def _quotas(quotas: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:

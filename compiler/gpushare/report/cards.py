@@ -51,10 +51,6 @@ def _mig(card: Card) -> str:
     return f"{card.mig.max_instances}" + ("?" if card.mig.unconfirmed else " ")
 
 
-def _yes(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: "?"}[value]
-
-
 def _doubt(card: Card, field: str) -> str:
     return " ?" if field in card.unconfirmed else ""
 
@@ -143,7 +139,7 @@ def _facts(card: Card, capability: tuple[int, int]) -> list[tuple[str, str]]:
         ("memory", mib(card.memory_mib), "memoryMiB"),
         ("architecture", " ".join(filter(None, (card.architecture, card.chip))), "architecture"),
         ("compute capability", ".".join(map(str, capability)), "computeCapability"),
-        ("ECC", _yes(card.ecc), "ecc"),
+        ("ECC", {True: "yes", False: "no", None: "?"}[card.ecc], "ecc"),
         ("NVLink", nvlink or "?", "nvlink"),
         ("form factor", card.form_factor or "?", "formFactor"),
         ("PCI device ids", ", ".join(card.pci_device_ids) or "?", "pciDeviceIds"),

@@ -85,7 +85,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
 def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _Idle:
     wanted: set[CapValue] = {shares.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, modes.of(pool).has_daemon
-    if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
+    if pool.memory.reserve is not None and (by_mps or uncapped) and not isinstance(modes.of(pool).goal, MemoryEach):
         why = "the MPS daemon divides all memory" if by_mps else f"pool {pool.name} has no caps"
         yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
     if pool.memory.oversubscribe_percent != 100 and (by_mps or wanted <= {CapWord.NONE, CapWord.EVEN}):
@@ -133,11 +133,6 @@ def _of_all_rollouts(context: RuleContext) -> _Idle:
     for setting in context.document.get("spec", {}).get("rollout", {}):
         if written and all(setting in one for one in written):
             yield ("rollout", setting), f"every pool has its own {setting}", "remove it, or that of a pool"
-
-
-def _goal_in_memory(pool: Pool) -> bool:
-    """Whether the reserve decides which layout a goal resolves to."""
-    return isinstance(modes.of(pool).goal, MemoryEach)
 
 
 def _written(context: RuleContext, pool: Pool, section: str) -> Mapping[str, Any]:

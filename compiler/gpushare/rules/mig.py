@@ -82,7 +82,12 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
                 if not 0 <= gpu < pool.gpus_per_node:
                     yield _no_such_gpu(gpu, pool, path)
                 elif gpu in seen:
-                    yield _twice(gpu, seen[gpu] + 1, path)
+                    yield Finding(
+                        code="GS404",
+                        message=f"GPU {gpu} already has a layout, in entry {(seen[gpu] + 1)}",
+                        hints=("name each index once",),
+                        path=path,
+                    )
                 else:
                     seen[gpu] = at
         missing = [gpu for gpu in range(pool.gpus_per_node) if gpu not in seen] if groups else []
@@ -99,15 +104,6 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
                 path=pool_path(pool, "sharing", "layouts"),
                 on_key=True,
             )
-
-
-def _twice(gpu: int, entry: int, path: Path) -> Finding:
-    return Finding(
-        code="GS404",
-        message=f"GPU {gpu} already has a layout, in entry {entry}",
-        hints=("name each index once",),
-        path=path,
-    )
 
 
 def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
@@ -170,7 +166,9 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
             continue
         what, hint = _out_of_reach(goal, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
-        if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
+        if isinstance(goal, MemoryEach) and (
+            unknown := [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
+        ):
             message = (
                 f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be guaranteed"
             )
@@ -196,11 +194,6 @@ def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tup
             return f"instances with {show_bytes(size)} usable each", _largest_usable(pool, card, geometry)
         case _:
             assert_never(goal)
-
-
-def _unmeasured(geometry: Geometry) -> list[str]:
-    """Return the profiles that a goal may use and whose memory is not known."""
-    return [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
 
 
 def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:

@@ -135,7 +135,7 @@ def read_vgpu(part: Part, group: str, origin: str, notes: Notes) -> list[VgpuMan
             origin=f"{origin}, vGPU config {shorten(name)}",
             part=rows,
             filters=tuple(filter_ for row in rows.entries() for filter_ in _filters(row)),
-            types=tuple(_types(rows)),
+            types=tuple([(name, count.count or 0) for row in rows.entries() for name, count in row.at("vgpu-devices").items()]),
             is_whole=all(row.at("devices").value == "all" for row in rows.entries()),
         )
         for name, rows in part.at("vgpu-configs").items()
@@ -170,10 +170,6 @@ VGPU = ManagerFile(key="vgpu-configs", words="vGPU configs", facts="vgpu_configs
 def _filters(row: Part) -> list[str]:
     given = row.at("device-filter")
     return [given.text] if given.text else [one.text for one in given.entries()]
-
-
-def _types(rows: Part) -> list[tuple[str, int]]:
-    return [(name, count.count or 0) for row in rows.entries() for name, count in row.at("vgpu-devices").items()]
 
 
 def is_for_vms(node: ImportedNode) -> bool:

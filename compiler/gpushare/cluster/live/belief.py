@@ -172,10 +172,6 @@ def _if_any(nodes: tuple[Would, ...], refused: int | None) -> Observed | None:
     return Observed(nodes=nodes, refused=refused) if nodes else None
 
 
-def _over(metrics: RuntimeMetrics) -> int:
-    return len({(use.namespace, use.pod, use.container) for use in metrics.usages if use.is_over})
-
-
 def _would(node: LiveNode, metrics: RuntimeMetrics | None) -> Would:
     """Return the annotation's content; anything that is not as the runtime writes it counts as unknown."""
     reported = node.would or {"unknown": "the annotation gpushare.dev/would is missing or malformed"}
@@ -193,6 +189,6 @@ def _would(node: LiveNode, metrics: RuntimeMetrics | None) -> Would:
         pods=tuple(shown),
         held=len(shown) + (int(more[1]) if more else 0),
         unknown=unknown if isinstance(unknown, str) else "",
-        over=_over(metrics) if metrics else None,
+        over=len({(use.namespace, use.pod, use.container) for use in metrics.usages if use.is_over}) if metrics else None,
         actions=metrics.would_act if metrics else None,
     )

@@ -189,14 +189,14 @@ def pod(item: Json) -> Pod:
         phase=clean(status.get("phase")) or "Unknown",
         node=clean(spec.get("nodeName")),
         owner=f"{clean(owner.get('kind'))}/{clean(owner.get('name'))}" if owner else "",
-        requests=_requests(spec),
+        requests=(pod_requests(spec, lambda container: gpus(container_resources(container))) or NOTHING),
         containers=tuple(clean(one.get("name")) for one in mappings(spec, "containers")),
         problems=tuple(_problems(status)),
         labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(PREFIX)},
         created=clean(metadata.get("creationTimestamp")),
         uid=clean(metadata.get("uid")),
         claims=tuple(_pod_claims(spec, status)),
-        by_claim=_limits_by_claim(status),
+        by_claim=frozenset(clean(resource) for _, resource, _ in claimed_limits(status)),
         selector={clean(key): clean(value) for key, value in mapping(spec, "nodeSelector").items()} or NOTHING,
     )
 
@@ -224,11 +224,6 @@ def _destined(spec: Json) -> str:
     return next((clean(name) for one in fields if one.get("key") == "metadata.name" for name in texts(one, "values")), "")
 
 
-def _requests(spec: Json) -> Mapping[str, int]:
-    """Return what the scheduler counts."""
-    return pod_requests(spec, lambda container: gpus(container_resources(container))) or NOTHING
-
-
 def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
     for one in mappings(status, "conditions"):
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
@@ -252,11 +247,6 @@ def _pod_claims(spec: Json, status: Json) -> Iterable[PodClaim]:
     of_limits = clean(mapping(status, "extendedResourceClaimStatus").get("resourceClaimName"))
     if of_limits:
         yield PodClaim(name="", claim=of_limits)
-
-
-def _limits_by_claim(status: Json) -> frozenset[str]:
-    """Return the names in limits that a claim of the pod stands for."""
-    return frozenset(clean(resource) for _, resource, _ in claimed_limits(status))
 
 
 class DaemonSet(Struct):

@@ -42,7 +42,7 @@ class DraDriver:
 
     def names(self, profile: DeviceProfile | None, *, is_shared: bool) -> tuple[str, str]:  # noqa: ARG002 - one class for both
         """Return the class of a device, twice: nothing renames it."""
-        name = f"gpushare-{self._pool.name}" + (f"-{_plain(profile.resource_suffix)}" if profile else "")
+        name = f"gpushare-{self._pool.name}" + (f"-{profile.resource_suffix.replace('.', '-')}" if profile else "")
         return name, name
 
     def profile(self, replicated: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
@@ -104,7 +104,3 @@ class DraDriver:
         for profile in (None, *self._card.profiles.values()):
             is_shared = self._mode.replicas_of(profile) > 1
             yield self.names(profile, is_shared=is_shared)[1], (profile, is_shared)
-
-
-def _plain(suffix: str) -> str:
-    return suffix.replace(".", "-")

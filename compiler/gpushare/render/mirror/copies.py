@@ -84,11 +84,15 @@ def copies(
     for image in images:
         suffixes = _suffixes(image, systems, kernels)
         if not suffixes:
-            lacking[image.source] = _without_system(image.source)
+            lacking[image.source] = Omission(
+                text=image.source,
+                message=f"{image.source} is left out: the operator appends the node's system to its tag",
+                hint="name the systems with --os, and for precompiled drivers the kernels with --kernel",
+            )
         published = _published(image, own)
         for suffix in suffixes:
             source = published + suffix if published else None
-            target = (_moved(image.source, to) if to else image.used) + suffix
+            target = (mirrored(image.source, to) if to else image.used) + suffix
             found.setdefault(target, Copy(part=image.part, source=source, target=target))
             if source is None:
                 lacking[target] = _without_source(image.part, target)
@@ -101,14 +105,6 @@ def _published(image: Pulled, own: str | None) -> str | None:
         separator = "@" if "@" in image.source else ":"
         return own + separator + image.source.rpartition(separator)[2]
     return image.source if has_host(image.source) else None
-
-
-def _without_system(reference: str) -> Omission:
-    return Omission(
-        text=reference,
-        message=f"{reference} is left out: the operator appends the node's system to its tag",
-        hint="name the systems with --os, and for precompiled drivers the kernels with --kernel",
-    )
 
 
 def _without_source(part: str, target: str) -> Omission:
@@ -126,8 +122,3 @@ def _suffixes(image: Pulled, systems: tuple[str, ...], kernels: tuple[str, ...])
     if image.precompiled:
         return tuple(f"-{kernel}-{system}" for system in systems for kernel in kernels)
     return tuple(f"-{system}" for system in systems)
-
-
-def _moved(reference: str, to: str) -> str:
-    """Return the reference under another registry. Its tag or digest is kept."""
-    return mirrored(reference, to)

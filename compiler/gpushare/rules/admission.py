@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from gpushare.bundle.admission import MUTATING_KUBERNETES
-from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.diagnostics import Severity
 from gpushare.core.wording import join_first
 from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.offering import shares
 from gpushare.offering.shares import Offer
-from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, of_pool, pool_path, rule
 from gpushare.vendors import VENDORS
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
 
@@ -16,15 +16,13 @@ _NAMESPACES = ("spec", "platform", "namespaces")
 _SCOPE = ("spec", "admission", "scope")
 
 
-@rule("GS620")
-def check_open(context: RuleContext) -> Iterator[Finding]:
+@rule("GS620", Severity.WARNING)
+def check_open(context: RuleContext) -> Iterator[Problem]:
     """A pool for some namespaces, while pods elsewhere can reach its devices without requesting them."""
     admission = context.intent.admission
     if admission.mode is AdmissionMode.DENY and admission.scope is AdmissionScope.TENANTS:
         for pool in [pool for pool in context.intent.pools if pool.namespaces][:1]:
-            yield Finding(
-                code="GS620",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"pool {pool.name} can be reached past its namespaces: pods elsewhere that ask for no GPU, but are"
                 " privileged or mount the host, are warned about and audited, not refused",
                 hints=(
@@ -35,14 +33,12 @@ def check_open(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-@rule("GS621")
-def check_shut(context: RuleContext) -> Iterator[Finding]:
+@rule("GS621", Severity.WARNING)
+def check_shut(context: RuleContext) -> Iterator[Problem]:
     """Admission covers the whole cluster, agents of other vendors included."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.DENY and intent.admission.scope is AdmissionScope.CLUSTER:
-        yield Finding(
-            code="GS621",
-            severity=Severity.WARNING,
+        yield Problem(
             message="new pods that are privileged or mount the host are refused in every namespace but"
             f" {join_first(list(intent.platform_namespaces), 5)}: network, storage and monitoring agents among them",
             hints=(
@@ -53,8 +49,8 @@ def check_shut(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule("GS622")
-def check_foreign(context: RuleContext) -> Iterator[Finding]:
+@rule("GS622", Severity.WARNING)
+def check_foreign(context: RuleContext) -> Iterator[Problem]:
     """An existing plugin, in a namespace that the intent does not list."""
     intent = context.intent
     if intent.platform.namespaces or intent.admission.mode is AdmissionMode.NONE:
@@ -65,17 +61,13 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
         at, usual = context.stack_path(vendor, "stack"), VENDORS[vendor].namespace
         written = f"{{{vendor}: {{stack: existing, namespace: {usual}}}}}" if vendor in at else f"{{namespace: {usual}}}"
         whose = VENDORS[vendor].name
-        yield Finding(
-            code="GS622",
-            severity=Severity.WARNING,
+        yield Problem(
             message=f"the intent does not name the namespace of {whose}'s programs, so they are expected in {one.namespace}",
             hints=(f"write platform: {written}, with the namespace that kubectl get daemonsets -A shows",),
             path=at,
         )
     if intent.platform.stack is NvidiaStack.EXISTING and intent.platform.namespace is None:
-        yield Finding(
-            code="GS622",
-            severity=Severity.WARNING,
+        yield Problem(
             message="the intent does not name the namespace of the installed device plugin, so its pods that request a GPU,"
             " such as an operator's validator, may be refused",
             hints=("write platform: {namespace: gpu-operator}, with the namespace that kubectl get daemonsets -A shows",),
@@ -84,7 +76,7 @@ def check_foreign(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS623")
-def check_defaults(context: RuleContext) -> Iterator[Finding]:
+def check_defaults(context: RuleContext) -> Iterator[Problem]:
     """Two default pools for one resource."""
     first: dict[str, Pool] = {}
     for pool in context.intent.pools:
@@ -92,8 +84,7 @@ def check_defaults(context: RuleContext) -> Iterator[Finding]:
         for resource in dict.fromkeys(name for name in names if name):
             other = first.setdefault(resource, pool)
             if other is not pool:
-                yield Finding(
-                    code="GS623",
+                yield Problem(
                     message=f"pools {other.name} and {pool.name} are both the default for {resource}",
                     hints=("leave default: true in one of them",),
                     path=pool_path(pool, "default"),
@@ -101,8 +92,8 @@ def check_defaults(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
-@rule("GS624")
-def check_default_unused(context: RuleContext) -> Iterator[Finding]:
+@rule("GS624", Severity.WARNING)
+def check_default_unused(context: RuleContext) -> Iterator[Problem]:
     """A default pool, although no policy sends pods there."""
     intent = context.intent
     if intent.admission.mode is AdmissionMode.NONE:
@@ -118,7 +109,7 @@ def check_default_unused(context: RuleContext) -> Iterator[Finding]:
             yield _default(pool, why, hint)
 
 
-def _unambiguous(context: RuleContext) -> Iterator[Finding]:
+def _unambiguous(context: RuleContext) -> Iterator[Problem]:
     """Default pools whose resources mean the same in every pool that offers them: admission sends no pod to a pool."""
     offers: dict[str, Offer] = {}
     for pool in context.intent.pools if any(pool.is_default for pool in context.intent.pools) else ():
@@ -136,18 +127,17 @@ def _unambiguous(context: RuleContext) -> Iterator[Finding]:
             yield _default(pool, why, "leave default out: only pods that ask for an ambiguous resource are sent to a pool")
 
 
-def _default(pool: Pool, why: str, hint: str) -> Finding:
-    return warn_of_pool("GS624", pool, f"default of pool {pool.name} has no effect: {why}", hint, "default")
+def _default(pool: Pool, why: str, hint: str) -> Problem:
+    return of_pool(pool, f"default of pool {pool.name} has no effect: {why}", hint, "default")
 
 
 @rule("GS625")
-def check_both(context: RuleContext) -> Iterator[Finding]:
+def check_both(context: RuleContext) -> Iterator[Problem]:
     """A namespace that is listed both as the platform's and as a tenant's."""
     intent = context.intent
     for number, namespace in enumerate(intent.platform.namespaces):
         if namespace in intent.tenant_namespaces:
-            yield Finding(
-                code="GS625",
+            yield Problem(
                 message=f"namespace {namespace} is both the platform's and a tenant's: admission policies would skip its pods",
                 hints=("leave it out here, or out of the pools' namespaces and of quotas",),
                 path=(*_NAMESPACES, number),
@@ -156,8 +146,7 @@ def check_both(context: RuleContext) -> Iterator[Finding]:
     for pool in intent.pools:
         for number, namespace in enumerate(pool.namespaces):
             if namespace in always:
-                yield Finding(
-                    code="GS625",
+                yield Problem(
                     message=f"namespace {namespace} is always the platform's: admission policies would skip its pods",
                     hints=(f"leave it out: run the users of pool {pool.name} in a namespace of their own",),
                     path=pool_path(pool, "namespaces", number),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpushare import vendors
-from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.wording import join_words
 from gpushare.facts.catalog import card_search, vendor_charts
 from gpushare.facts.catalog.cards import Card
@@ -12,7 +12,7 @@ from gpushare.intent.types import NvidiaStack, Pool
 from gpushare.offering import modes
 from gpushare.offering.modes import partition
 from gpushare.offering.modes.traits import AnyTraits
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, product, rule
 from gpushare.rules.versions import is_release
 from gpushare.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_MODES, MANAGER_TAINT
 from gpushare_node.contract.vendors import Stack
@@ -42,7 +42,7 @@ def _written(pool: Pool, traits: AnyTraits) -> Iterator[tuple[str, str, Path]]:
 
 
 @rule("GS320")
-def check_mode(context: RuleContext) -> Iterator[Finding]:
+def check_mode(context: RuleContext) -> Iterator[Problem]:
     """A mode that the vendor of the card does not have."""
     for pool, card in context.pools_with_card():
         traits, vendor = modes.of(pool), vendors.of(card)
@@ -51,8 +51,7 @@ def check_mode(context: RuleContext) -> Iterator[Finding]:
         is_own = pool.card in context.catalog.own
         whose = "a card of spec.cards" if is_own else a_card(card)
         others = [mode.mode.value for mode in modes.MODES if card.vendor in mode.vendors and mode.missing(card) is None]
-        yield Finding(
-            code="GS320",
+        yield Problem(
             message=f"{vendor.name} has no {traits.mode.value}, and {whose} is {vendor.name}'s",
             hints=(
                 _instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",
@@ -74,12 +73,11 @@ def _instead(card: Card) -> str:
 
 
 @rule("GS321")
-def check_pair(context: RuleContext) -> Iterator[Finding]:
+def check_pair(context: RuleContext) -> Iterator[Problem]:
     """A compute mode with a memory mode that the card does not have."""
     for pool, card, traits in _partitions(context):
         if not card.partition_modes:
-            yield Finding(
-                code="GS321",
+            yield Problem(
                 message=f"nothing divides {a_card(card)} into partitions",
                 hints=("write mode: exclusive",),
                 path=pool_path(pool, "sharing", "mode"),
@@ -88,8 +86,7 @@ def check_pair(context: RuleContext) -> Iterator[Finding]:
             continue
         for compute, memory, path in _written(pool, traits):
             if partition.find(card, compute, memory) is None:
-                yield Finding(
-                    code="GS321",
+                yield Problem(
                     message=f"{a_card(card)} has no {compute} with {memory}",
                     hints=(f"{product(card)} has {_legal(card)}",),
                     path=path,
@@ -106,13 +103,12 @@ def _legal(card: Card) -> str:
 
 
 @rule("GS322")
-def check_single(context: RuleContext) -> Iterator[Finding]:
+def check_single(context: RuleContext) -> Iterator[Problem]:
     """Several compute modes on a node whose resources all have one name: AMD's device plugin exits."""
     for pool, _, traits in _partitions(context):
         computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if not traits.is_named_by_mode and len(computes) > 1:
-            yield Finding(
-                code="GS322",
+            yield Problem(
                 message=f"with strategy: single AMD's device plugin exits on a node with {join_words(computes)}",
                 hints=("write strategy: mixed, which names each mode, or one compute mode",),
                 path=pool_path(pool, "sharing", "strategy"),
@@ -120,7 +116,7 @@ def check_single(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS323")
-def check_manager(context: RuleContext) -> Iterator[Finding]:
+def check_manager(context: RuleContext) -> Iterator[Problem]:
     """A compute mode that AMD's config manager refuses."""
     if _stack(context).stack is not Stack.AMD_GPU_OPERATOR:
         return
@@ -129,8 +125,7 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
             if compute not in MANAGER_MODES and partition.find(card, compute, memory):
                 every = dict.fromkeys(mode.compute for mode in card.partition_modes)
                 others = [one for one in every if one in MANAGER_MODES]
-                yield Finding(
-                    code="GS323",
+                yield Problem(
                     message=f"AMD's config manager refuses {compute}, in every release that was read",
                     hints=(
                         f"write {join_words(others, 'or')}",
@@ -140,25 +135,24 @@ def check_manager(context: RuleContext) -> Iterator[Finding]:
                 )
 
 
-@rule("GS324")
-def check_several(context: RuleContext) -> Iterator[Finding]:
+@rule("GS324", Severity.WARNING)
+def check_several(context: RuleContext) -> Iterator[Problem]:
     """Several compute modes on a node, which AMD does not recommend."""
     for pool, _, traits in _partitions(context):
         computes = dict.fromkeys(compute for compute, _ in traits.partition_modes)
         if len(computes) > 1:
             message = f"AMD does not recommend several compute modes on a node, and pool {pool.name} has {join_words(computes)}"
-            yield warn_of_pool("GS324", pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
+            yield of_pool(pool, message, "make a pool for each mode, with nodes of its own", "sharing", "layouts")
 
 
 @rule("GS223")
-def check_tolerations(context: RuleContext) -> Iterator[Finding]:
+def check_tolerations(context: RuleContext) -> Iterator[Problem]:
     """A toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
     for pool, _ in _pools(context):
         for number, toleration in enumerate(pool.tolerations):
             is_of_manager = toleration.get("key", MANAGER_TAINT) == MANAGER_TAINT
             if is_of_manager and toleration.get("effect", "NoExecute") == "NoExecute":
-                yield Finding(
-                    code="GS223",
+                yield Problem(
                     message=f"AMD's programs and pods of pool {pool.name} would stay on a node while its GPUs are divided",
                     hints=(f"name the key of the taint that is meant, but not {MANAGER_TAINT}",),
                     path=pool_path(pool, "tolerations", number),
@@ -166,7 +160,7 @@ def check_tolerations(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS751")
-def check_stack(context: RuleContext) -> Iterator[Finding]:
+def check_stack(context: RuleContext) -> Iterator[Problem]:
     """A stack of a vendor whose cards no pool has, or pools without a stack of their vendor."""
     platform = context.intent.platform
     found = [(pool, vendors.of(card) is AMD) for pool, card in context.pools_with_card()]
@@ -174,8 +168,7 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     others = next((pool for pool, is_amd in found if not is_amd), None)
     stack = (*PLATFORM, "stack")
     if context.writes((*PLATFORM, "amd")) and context.stack_path(AMD.word) == PLATFORM:
-        yield Finding(
-            code="GS751",
+        yield Problem(
             message=f"stack {_stack(context).stack.value} is AMD's, so platform.amd has no effect",
             hints=("write version, namespace and values beside stack", "or write the stack of NVIDIA's cards as stack"),
             path=(*PLATFORM, "amd"),
@@ -183,23 +176,20 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         )
     if platform.stack is NvidiaStack.NONE and others:
         amd_stack = _stack(context).stack.value
-        yield Finding(
-            code="GS751",
+        yield Problem(
             message=f"pool {others.name} has NVIDIA's cards, which stack {amd_stack} does not serve",
             hints=("write stack: gpu-operator" + (f" and amd: {{stack: {amd_stack}}}" if amd else ""),),
             path=stack,
         )
     if amd and platform.stack in (NvidiaStack.GPU_OPERATOR, NvidiaStack.DEVICE_PLUGIN):
         if others is None and len(found) == len(context.intent.pools):
-            yield Finding(
-                code="GS751",
+            yield Problem(
                 message=f"stack {platform.stack.value} is NVIDIA's, and no pool has NVIDIA's cards",
                 hints=("write platform: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
                 path=stack if "stack" in context.document.get("spec", {}).get("platform", {}) else PLATFORM,
             )
         elif AMD.word not in platform.others:
-            yield Finding(
-                code="GS751",
+            yield Problem(
                 message=f"stack {platform.stack.value} does not serve pool {amd.name}, which has AMD's cards",
                 hints=("add platform.amd: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
                 path=pool_path(amd, "card"),
@@ -207,27 +197,25 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
     is_complete = len(found) == len(context.intent.pools)
     if amd is None and AMD.word in platform.others and platform.stack is not NvidiaStack.NONE and is_complete:
         message = "no pool has AMD's cards, so that no node needs AMD's stack"
-        yield Finding(code="GS751", message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
+        yield Problem(message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
 
 
 @rule("GS752")
-def check_release(context: RuleContext) -> Iterator[Finding]:
+def check_release(context: RuleContext) -> Iterator[Problem]:
     """A release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
     amd = _stack(context)
     if amd.stack is Stack.EXISTING:
         for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
             if given:
                 message = f"stack existing installs no chart of AMD's, so {field} has no effect"
-                yield Finding(
-                    code="GS752", message=message, hints=(f"leave {field} out",), path=context.stack_path(AMD.word, field)
-                )
+                yield Problem(message=message, hints=(f"leave {field} out",), path=context.stack_path(AMD.word, field))
         return
     if amd.version is None:
         return
     where, chart = context.stack_path(AMD.word, "version"), vendor_charts.chart(amd.stack.value)
     if not is_release(chart, amd.version):
         message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
-        yield Finding(code="GS752", message=message, hints=(hint,), path=where)
+        yield Problem(message=message, hints=(hint,), path=where)
         return
     if amd.stack is not Stack.AMD_GPU_OPERATOR:
         return
@@ -236,8 +224,7 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
         for part in (*needed, card.id):
             if chart.lacks(part, amd.version):
                 lacks = "has no config manager" if part == CONFIG_MANAGER else f"does not know {a_card(card)}"
-                yield Finding(
-                    code="GS752",
+                yield Problem(
                     message=f"AMD's operator {amd.version} {lacks}",
                     hints=(f"pool {pool.name} needs {chart.firsts[part]} or newer: leave version out",),
                     path=where,
@@ -246,7 +233,7 @@ def check_release(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS753")
-def check_names(context: RuleContext) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Problem]:
     """Names by mode with the chart of AMD's device plugin alone, which gives the plugin no arguments."""
     if _stack(context).stack is not Stack.AMD_DEVICE_PLUGIN:
         return
@@ -255,8 +242,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
             single = "write strategy: single: partitions are then amd.com/gpu"
             if len(set(traits.partition_modes)) > 1:
                 single = "write one compute mode and strategy: single: partitions are then amd.com/gpu"
-            yield Finding(
-                code="GS753",
+            yield Problem(
                 message="the chart amd-gpu starts AMD's device plugin with the strategy single, and has no value to change it",
                 hints=(single, "or write stack: amd-gpu-operator"),
                 path=pool_path(pool, "sharing"),
@@ -264,13 +250,12 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS754")
-def check_gitops(context: RuleContext) -> Iterator[Finding]:
+def check_gitops(context: RuleContext) -> Iterator[Problem]:
     """A chart of AMD's in a bundle that a GitOps tool syncs."""
     intent = context.intent
     has_chart = _stack(context).stack is not Stack.EXISTING and not intent.observes and any(_pools(context))
     for tool in intent.gitops if has_chart else ():
-        yield Finding(
-            code="GS754",
+        yield Problem(
             message=f"gpushare writes no objects of {tool} for AMD's stack yet",
             hints=(f"leave {tool} out: README.md of the bundle has the commands of Helm",),
             path=("spec", "gitops", tool),

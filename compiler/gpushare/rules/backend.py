@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpushare import vendors
-from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.wording import join_words
 from gpushare.facts.catalog.cards import Card, MigProfile
 from gpushare.facts.nodes.clouds import CLOUDS
@@ -15,7 +15,7 @@ from gpushare.facts.nodes.selectors import region_of
 from gpushare.intent.types import Autoscaler, NvidiaStack, Pool, Requests, SharePlacement
 from gpushare.offering import claims, modes
 from gpushare.offering.shares import ShareKind
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, product, rule
 from gpushare_node.contract.policy import DraShares, Partitioner
 
 HERE = ("spec", "platform")
@@ -56,7 +56,7 @@ def device_name(card: Card, kind: ShareKind) -> str:
 
 
 @rule("GS760")
-def check_served(context: RuleContext) -> Iterator[Finding]:
+def check_served(context: RuleContext) -> Iterator[Problem]:
     """A card, a mode or a setting that NVIDIA's DRA driver does not have."""
     plugin = "write backend: device-plugin in this pool"
     for pool, card in _pools(context):
@@ -70,16 +70,15 @@ def check_served(context: RuleContext) -> Iterator[Finding]:
             message, path = unknown, pool_path(pool, "card")
         else:
             continue
-        yield Finding(code="GS760", message=message, hints=(plugin,), path=path, causes=(where,))
+        yield Problem(message=message, hints=(plugin,), path=path, causes=(where,))
     for pool, _, _ in served(context):
         spread = pool_path(pool, "sharing", "placement")
         if context.writes(spread) and pool.sharing.placement is SharePlacement.SPREAD:
             message = "the scheduler gives claims one GPU after the other, and spreads none"
-            yield Finding(code="GS760", message=message, hints=(f"leave placement out, or {plugin}",), path=spread)
+            yield Problem(message=message, hints=(f"leave placement out, or {plugin}",), path=spread)
     first = next(served(context), None)
     if first is not None and context.intent.platform.partitioner is Partitioner.MIG_MANAGER:
-        yield Finding(
-            code="GS760",
+        yield Problem(
             message="mig-manager does not stop NVIDIA's DRA driver while it divides GPUs: pods would run on other instances",
             hints=(f"write partitioner: gpushare, or backend: device-plugin in pool {first[0].name}",),
             path=(*HERE, "partitioner"),
@@ -101,7 +100,7 @@ def _unknown(context: RuleContext, pool: Pool, card: Card) -> str:
 
 
 @rule("GS761")
-def check_kubernetes(context: RuleContext) -> Iterator[Finding]:
+def check_kubernetes(context: RuleContext) -> Iterator[Problem]:
     """A Kubernetes version that lacks what the pool's claims need."""
     version = context.intent.kubernetes
     needs = [(*_needed(pool, kinds), pool) for pool, _, kinds in served(context)]
@@ -111,8 +110,7 @@ def check_kubernetes(context: RuleContext) -> Iterator[Finding]:
     if version >= needed:
         return
     written, dotted = ("spec", "kubernetes"), f"{needed[0]}.{needed[1]}"
-    yield Finding(
-        code="GS761",
+    yield Problem(
         message=f"{what} of pool {pool.name} need Kubernetes {dotted}, and the bundle must install on"
         f" {version[0]}.{version[1]}",
         hints=(f'write kubernetes: "{dotted}" once every API server has it, or backend: device-plugin',),
@@ -130,14 +128,13 @@ def _needed(pool: Pool, kinds: tuple[ShareKind, ...]) -> tuple[tuple[int, int], 
 
 
 @rule("GS762")
-def check_driver(context: RuleContext) -> Iterator[Finding]:
+def check_driver(context: RuleContext) -> Iterator[Problem]:
     """No settings of NVIDIA's DRA driver, or some with which it does not run."""
     platform, first = context.intent.platform, next(_pools(context), None)
     if first is None:
         return
     if platform.dra is None:
-        yield Finding(
-            code="GS762",
+        yield Problem(
             message=f"pool {first[0].name} needs NVIDIA's DRA driver, and the intent does not say who installs it",
             hints=("write platform: {dra: {via: chart}}, or via: existing if it runs already",),
             path=_where(context, first[0]),
@@ -154,11 +151,10 @@ def check_driver(context: RuleContext) -> Iterator[Finding]:
             message = ""
         if message:
             path = (*HERE, "dra", "version")
-            yield Finding(code="GS762", message=message, hints=("write it as the chart does: 0.5.0",), path=path)
+            yield Problem(message=message, hints=("write it as the chart does: 0.5.0",), path=path)
     root = _operator_root(context)
     if root and platform.dra.driver_root == "/":
-        yield Finding(
-            code="GS762",
+        yield Problem(
             message=f"the operator installs the GPU driver into {root}, and NVIDIA's DRA driver would look for it in /",
             hints=(f"write dra: {{driverRoot: {root}}}",),
             path=(*HERE, "dra"),
@@ -177,7 +173,7 @@ def _operator_root(context: RuleContext) -> str:
 
 
 @rule("GS768")
-def check_autoscaled(context: RuleContext) -> Iterator[Finding]:
+def check_autoscaled(context: RuleContext) -> Iterator[Problem]:
     """Nodes that no autoscaler adds for claims."""
     for pool, _ in _pools(context):
         path = pool_path(pool, "nodes", "autoscaler")
@@ -190,11 +186,11 @@ def check_autoscaled(context: RuleContext) -> Iterator[Finding]:
             path = pool_path(pool, "nodes", "expected")
         else:
             continue
-        yield Finding(code="GS768", message=message, hints=(hint,), path=path, causes=(_where(context, pool),))
+        yield Problem(message=message, hints=(hint,), path=path, causes=(_where(context, pool),))
 
 
-@rule("GS772")
-def check_clouds(context: RuleContext) -> Iterator[Finding]:
+@rule("GS772", Severity.WARNING)
+def check_clouds(context: RuleContext) -> Iterator[Problem]:
     """Nodes of a cloud that does not support what the pool does."""
     for pool, _, kinds in served(context):
         required = region_of(pool.nodes) or {}
@@ -204,5 +200,5 @@ def check_clouds(context: RuleContext) -> Iterator[Finding]:
             is_meant = any(limit.value is None or (not one.others and one.listed == {limit.value}) for one in values)
             if is_meant and (is_divided or not limit.only_divided):
                 hint = "try it on a node, or write backend: device-plugin in this pool"
-                yield warn_of_pool("GS772", pool, f"pool {pool.name}: {limit.why}", hint, "nodes")
+                yield of_pool(pool, f"pool {pool.name}: {limit.why}", hint, "nodes")
                 break

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gpushare import vendors
 from gpushare.bundle.admission import MUTATING_KUBERNETES
-from gpushare.core.diagnostics import Finding, Severity
+from gpushare.core.diagnostics import Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_words, pluralize
 from gpushare.facts.catalog.cards import Card
@@ -18,7 +18,7 @@ from gpushare.offering import claims, modes, shares
 from gpushare.offering.shares import ShareKind
 from gpushare.rules.backend import DIVIDING, HERE, device_name, served, shares_by
 from gpushare.rules.quotas import quota_path, resolved_quotas
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, product, rule
 from gpushare_node.contract.policy import DraShares
 from gpushare_node.contract.tenancy import AdmissionMode
 
@@ -30,7 +30,7 @@ CLASS_LENGTH = 63
 
 
 @rule("GS764")
-def check_limits(context: RuleContext) -> Iterator[Finding]:
+def check_limits(context: RuleContext) -> Iterator[Problem]:
     """Limits that get another part of a device than the pool offers."""
     pools, by_count = list(served(context)), shares_by(context) is DraShares.COUNT
     number = claims.division(context.intent).shares
@@ -46,7 +46,7 @@ def check_limits(context: RuleContext) -> Iterator[Finding]:
                 hint += ", or dra: {shares: memory}" if by_count and not kind.shared else ""
                 hint += ", or dra: {shares: count}" if not by_count and kind.profile is None else ""
                 path = pool_path(pool, "requests")
-                yield Finding(code="GS764", message=message, hints=(hint,), path=path, causes=((*HERE, "dra", "shares"),))
+                yield Problem(message=message, hints=(hint,), path=path, causes=((*HERE, "dra", "shares"),))
                 break
 
 
@@ -74,8 +74,8 @@ def _names(card: Card) -> set[str]:
     return {card.name, *card.name_aliases}
 
 
-@rule("GS765")
-def check_same_devices(context: RuleContext) -> Iterator[Finding]:
+@rule("GS765", Severity.WARNING)
+def check_same_devices(context: RuleContext) -> Iterator[Problem]:
     """Pools whose classes select each other's devices."""
     seen: list[tuple[Pool, Card, ShareKind]] = []
     for pool, card, kinds in served(context):
@@ -85,7 +85,7 @@ def check_same_devices(context: RuleContext) -> Iterator[Finding]:
                 message = (
                     f"claims of pool {other[0].name} fit devices of pool {pool.name} too: both have {device_name(card, kind)}"
                 )
-                yield warn_of_pool("GS765", pool, message, _steered(context, pool), "card")
+                yield of_pool(pool, message, _steered(context, pool), "card")
                 break
         seen += [(pool, card, kind) for kind in kinds]
 
@@ -111,7 +111,7 @@ def _steered(context: RuleContext, pool: Pool) -> str:
 
 
 @rule("GS766")
-def check_names(context: RuleContext) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Problem]:
     """A name for limits that two classes would have, or a class with a name that is too long."""
     first: dict[str, Pool] = {}
     of_class: dict[str, Pool] = {}
@@ -121,8 +121,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
             own = kind.resource
             holder = of_class.setdefault(own, pool)
             if holder is not pool:
-                yield Finding(
-                    code="GS766",
+                yield Problem(
                     message=f"pools {holder.name} and {pool.name} would both have the device class {own}",
                     hints=("write another name for one of the pools",),
                     path=pool_path(pool),
@@ -130,8 +129,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                     causes=(pool_path(holder),),
                 )
             if other_profile := alike.get(own):
-                yield Finding(
-                    code="GS766",
+                yield Problem(
                     message=f"{_profile(kind)} and {other_profile} would both have the device class {own}",
                     hints=("make a pool for each of them",),
                     path=pool_path(pool, "sharing"),
@@ -139,8 +137,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
             alike[own] = _profile(kind)
             if len(own) > CLASS_LENGTH:
                 most = CLASS_LENGTH - len(own) + len(pool.name)
-                yield Finding(
-                    code="GS766",
+                yield Problem(
                     message=f"device class {own} has {len(own)} characters; {CLASS_LENGTH} is the limit",
                     hints=(f"write a name of at most {most} characters for the pool",),
                     path=pool_path(pool),
@@ -152,8 +149,7 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                 continue
             other = first.setdefault(name, pool)
             if other is not pool:
-                yield Finding(
-                    code="GS766",
+                yield Problem(
                     message=f"device classes of pools {other.name} and {pool.name} would both have the name {name}, which"
                     " Kubernetes then forgets when either is deleted",
                     hints=("write requests: claims in one of the pools",),
@@ -163,8 +159,8 @@ def check_names(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
-@rule("GS773")
-def check_former(context: RuleContext) -> Iterator[Finding]:
+@rule("GS773", Severity.WARNING)
+def check_former(context: RuleContext) -> Iterator[Problem]:
     """Limits on nodes that may have offered the same name through the device plugin."""
     for pool, _, kinds in served(context):
         names = [name for kind in kinds if (name := context.named(pool, kind))]
@@ -178,18 +174,16 @@ def check_former(context: RuleContext) -> Iterator[Finding]:
                 "such a node reports the reason KubeletRemembersPlugin, with the command (Kubernetes issue 141426)",
             )
             path = pool_path(pool, "requests")
-            yield Finding(code="GS773", severity=Severity.WARNING, message=message, hints=hints, path=path)
+            yield Problem(message=message, hints=hints, path=path)
 
 
-@rule("GS774")
-def check_whole_name(context: RuleContext) -> Iterator[Finding]:
+@rule("GS774", Severity.WARNING)
+def check_whole_name(context: RuleContext) -> Iterator[Problem]:
     """A name for limits that a class of the driver's own chart has too."""
     for pool, card, kinds in served(context):
         name, driver = vendors.of(card).whole_gpu, vendors.of(card).dra_driver
         if name in {context.named(pool, kind) for kind in kinds}:
-            yield Finding(
-                code="GS774",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"device class {driver}, which NVIDIA's chart makes, has the name {name} too: limits get a whole GPU by"
                 " the newer of two classes, and by neither once one is deleted",
                 hints=("write requests: claims", f"or delete device class {driver} before this bundle is installed"),
@@ -202,7 +196,7 @@ SHAPES = ("gpu", "share")
 
 
 @rule("GS763")
-def check_count(context: RuleContext) -> Iterator[Finding]:
+def check_count(context: RuleContext) -> Iterator[Problem]:
     """Different numbers of shares, although the driver counts to one for all nodes."""
     if shares_by(context) is not DraShares.COUNT:
         return
@@ -213,8 +207,7 @@ def check_count(context: RuleContext) -> Iterator[Finding]:
                 continue
             first = first or (pool, kind.replicas)
             if kind.replicas != first[1]:
-                yield Finding(
-                    code="GS763",
+                yield Problem(
                     message=f"with shares: count every device has as many shares, {first[1]} as in pool {first[0].name}, not"
                     f" {kind.replicas}",
                     hints=(f"write replicas: {first[1]}, or dra: {{shares: memory}}",),
@@ -224,16 +217,14 @@ def check_count(context: RuleContext) -> Iterator[Finding]:
                 break
 
 
-@rule("GS767")
-def check_quotas(context: RuleContext) -> Iterator[Finding]:
+@rule("GS767", Severity.WARNING)
+def check_quotas(context: RuleContext) -> Iterator[Problem]:
     """A number of shares of a pool whose claims have several sizes."""
     for resolved in resolved_quotas(context):
         pool, quota = resolved.pool, resolved.quota
         if pool.backend.has_claims and pool.sizes and quota.shares:
             name, size = max(pool.sizes, key=lambda one: one[1])
-            yield Finding(
-                code="GS767",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"a quota counts claims of any size: {pluralize(quota.shares, 'claim')} of size {name} of pool"
                 f" {pool.name} hold {show_bytes(size * quota.shares)}",
                 hints=("make a pool for each size, or accept that a namespace may hold so much",),
@@ -243,15 +234,14 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS769")
-def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
+def check_oversubscription(context: RuleContext) -> Iterator[Problem]:
     """Caps that may add up to more than the device, although claims of memory never do."""
     if shares_by(context) is not DraShares.MEMORY:
         return
     for pool, _, kinds in served(context):
         sized = any(kind.shared and isinstance(shares.wanted_cap(pool, kind.profile), int) for kind in kinds)
         if sized and pool.memory.oversubscribe_percent > 100:  # an even cap with it is GS508
-            yield Finding(
-                code="GS769",
+            yield Problem(
                 message=f"with shares: memory claims of pool {pool.name} never add up to more than a device has",
                 hints=("leave oversubscribe out, or write dra: {shares: count}",),
                 path=pool_path(pool, "memory", "oversubscribe"),
@@ -260,7 +250,7 @@ def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS770")
-def check_sizes(context: RuleContext) -> Iterator[Finding]:
+def check_sizes(context: RuleContext) -> Iterator[Problem]:
     """Sizes that the pool cannot have."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool)
@@ -278,8 +268,7 @@ def check_sizes(context: RuleContext) -> Iterator[Finding]:
         else:
             yield from _wrong_sizes(pool, card, shared)
             continue
-        yield Finding(
-            code="GS770",
+        yield Problem(
             message=f"sizes are claims for a part of a GPU's memory: {why}",
             hints=(f"{hint}, or leave sizes out",),
             path=pool_path(pool, "sizes"),
@@ -287,18 +276,18 @@ def check_sizes(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-def _wrong_sizes(pool: Pool, card: Card, kind: ShareKind) -> Iterator[Finding]:
+def _wrong_sizes(pool: Pool, card: Card, kind: ShareKind) -> Iterator[Problem]:
     name_hint = "write another name of lower-case letters, digits and inner hyphens, such as large"
     for name, size in pool.sizes:
         path = pool_path(pool, "sizes", name)
         if name in SHAPES:
             message = f"the pool has a claim named {name} already"
-            yield Finding(code="GS770", message=message, hints=(name_hint,), path=path, on_key=True)
+            yield Problem(message=message, hints=(name_hint,), path=path, on_key=True)
         elif not is_dns_label(name):
             message = f"invalid name of a size {name!r}"
-            yield Finding(code="GS770", message=message, hints=(name_hint,), path=path, on_key=True)
+            yield Problem(message=message, hints=(name_hint,), path=path, on_key=True)
         elif wrong := _wrong_size(pool, card, kind, name, size):
-            yield Finding(code="GS770", message=wrong[0], hints=(wrong[1],), path=path)
+            yield Problem(message=wrong[0], hints=(wrong[1],), path=path)
 
 
 def _wrong_size(pool: Pool, card: Card, kind: ShareKind, name: str, size: int) -> tuple[str, str] | None:
@@ -319,8 +308,8 @@ def _least_mib(pool: Pool, card: Card, kind: ShareKind) -> int:
     return -(-kind.memory_mib // (cap * kind.replicas)) if cap and kind.memory_mib else 0
 
 
-@rule("GS771")
-def check_cap(context: RuleContext) -> Iterator[Finding]:
+@rule("GS771", Severity.WARNING)
+def check_cap(context: RuleContext) -> Iterator[Problem]:
     """A cap with which claims ask for other memory than they may use."""
     if shares_by(context) is not DraShares.MEMORY:
         return
@@ -340,19 +329,18 @@ def check_cap(context: RuleContext) -> Iterator[Finding]:
             else:
                 continue
             steps = (kind.profile.name,) if isinstance(pool.memory.cap, tuple) and kind.profile else ()
-            yield warn_of_pool("GS771", pool, message, hint, "memory", "cap", *steps)
+            yield of_pool(pool, message, hint, "memory", "cap", *steps)
 
 
 @rule("GS775")
-def check_interval(context: RuleContext) -> Iterator[Finding]:
+def check_interval(context: RuleContext) -> Iterator[Problem]:
     """An interval that nothing sets, and GPUs that the driver cannot reset once it sets intervals."""
     setting = [pool for pool, _, _ in served(context) if modes.of(pool).interval]
     for pool, card in context.pools_with_card():
         path = pool_path(pool, "sharing", "interval")
         if not context.writes(path):
             if setting and pool.backend.has_claims and not card.has_intervals:
-                yield Finding(
-                    code="GS775",
+                yield Problem(
                     message=f"with the interval of pool {setting[0].name} no claim on {a_card(card)} of pool {pool.name} ends:"
                     " the driver then resets the interval of every GPU, and this one has none",
                     hints=(
@@ -374,4 +362,4 @@ def check_interval(context: RuleContext) -> Iterator[Finding]:
             why, hint = f"the interval of {a_card(card)} cannot be set", "leave interval out"
         else:
             continue
-        yield Finding(code="GS775", message=f"pool {pool.name}: {why}", hints=(hint,), path=path, on_key=True)
+        yield Problem(message=f"pool {pool.name}: {why}", hints=(hint,), path=path, on_key=True)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import join_words
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import Pool
-from gpushare.rules.rule import RuleContext, pool_path, rule
+from gpushare.rules.rule import Problem, RuleContext, pool_path, rule
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
 _KEY = f"{_LABEL}, after an optional DNS name and a slash"
@@ -23,15 +23,15 @@ _Wrong = tuple[Path, bool, str, str]
 
 
 @rule("GS211")
-def check_syntax(context: RuleContext) -> Iterator[Finding]:
+def check_syntax(context: RuleContext) -> Iterator[Problem]:
     """Labels, namespaces and tolerations that the API server would reject."""
     for number, namespace in enumerate(context.intent.platform.namespaces):
         if not is_dns_label(namespace):
             where: Path = ("spec", "platform", "namespaces", number)
-            yield Finding(code="GS211", message=f"invalid namespace name {namespace!r}", hints=(_NAME,), path=where)
+            yield Problem(message=f"invalid namespace name {namespace!r}", hints=(_NAME,), path=where)
     for pool in context.intent.pools:
         for path, on_key, message, hint in (*_labels(pool), *_expressions(pool), *_namespaces(pool), *_tolerations(pool)):
-            yield Finding(code="GS211", message=message, hints=(hint,), path=pool_path(pool, *path), on_key=on_key)
+            yield Problem(message=message, hints=(hint,), path=pool_path(pool, *path), on_key=on_key)
 
 
 def _labels(pool: Pool) -> Iterator[_Wrong]:
@@ -81,17 +81,15 @@ def wrong_in_toleration(toleration: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield "tolerationSeconds", "tolerationSeconds applies to effect NoExecute only", "write effect: NoExecute"
 
 
-@rule("GS215")
-def check_start_up(context: RuleContext) -> Iterator[Finding]:
+@rule("GS215", Severity.WARNING)
+def check_start_up(context: RuleContext) -> Iterator[Problem]:
     """A toleration that lets tenants onto nodes that are not ready for them."""
     for pool in context.intent.pools:
         for number, toleration in enumerate(pool.tolerations):
             tolerated = [taint for taint in OUR_TAINTS if _tolerates(toleration, taint)]
             if tolerated:
                 also = join_words(tolerated)
-                yield Finding(
-                    code="GS215",
-                    severity=Severity.WARNING,
+                yield Problem(
                     message=f"this toleration also tolerates {also}, so its pods start before the GPUs are ready",
                     hints=("name the key of your own taint; gpushare's own pods tolerate gpushare's taints by default",),
                     path=pool_path(pool, "tolerations", number),
@@ -113,15 +111,13 @@ _PAGE = r"https?://[^\s#{}\"\\@]+\Z"
 """Prometheus reads braces of an annotation as a template; an @ would be credentials, and a # an anchor before ours."""
 
 
-@rule("GS741")
-def check_reach(context: RuleContext) -> Iterator[Finding]:
+@rule("GS741", Severity.WARNING)
+def check_reach(context: RuleContext) -> Iterator[Problem]:
     """Scraping that the NetworkPolicy on the metrics port refuses, unless Prometheus is in one of two namespaces."""
     intent = context.intent
     reached = {"kube-system", intent.namespace, intent.plugin_namespace}
     if intent.monitoring.get("serviceMonitor") and set(intent.platform_namespaces) <= reached:
-        yield Finding(
-            code="GS741",
-            severity=Severity.WARNING,
+        yield Problem(
             message=f"only pods in kube-system and {intent.namespace} can reach the metrics: Prometheus is usually in neither",
             hints=("add the namespace of Prometheus to platform.namespaces",),
             path=(*HERE, "serviceMonitor"),
@@ -129,7 +125,7 @@ def check_reach(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS742")
-def check_labels(context: RuleContext) -> Iterator[Finding]:
+def check_labels(context: RuleContext) -> Iterator[Problem]:
     """Labels that the API server refuses, or that the chart sets itself."""
     for key, value in context.intent.monitoring.get("labels", {}).items():
         problem = ""
@@ -141,17 +137,15 @@ def check_labels(context: RuleContext) -> Iterator[Finding]:
             problem = f"label {key} belongs to the chart, which sets it on its objects"
         if problem:
             hint = "write the label by which your Prometheus selects its objects, such as release: kube-prometheus-stack"
-            yield Finding(code="GS742", message=problem, hints=(hint,), path=(*HERE, "labels", key))
+            yield Problem(message=problem, hints=(hint,), path=(*HERE, "labels", key))
 
 
-@rule("GS743")
-def check_parts(context: RuleContext) -> Iterator[Finding]:
+@rule("GS743", Severity.WARNING)
+def check_parts(context: RuleContext) -> Iterator[Problem]:
     """Settings for objects of which there are none."""
     wanted = context.intent.monitoring
     if wanted and not any(wanted.get(part) for part in _PARTS):
-        yield Finding(
-            code="GS743",
-            severity=Severity.WARNING,
+        yield Problem(
             message="monitoring enables no object, so nothing is generated",
             hints=("write serviceMonitor, alerts or dashboard: true, or remove monitoring",),
             path=HERE,
@@ -159,12 +153,11 @@ def check_parts(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS744")
-def check_runbooks(context: RuleContext) -> Iterator[Finding]:
+def check_runbooks(context: RuleContext) -> Iterator[Problem]:
     """A text to which no anchor can be added."""
     address = context.intent.monitoring.get("runbooks")
     if address is not None and not re.match(_PAGE, address):
-        yield Finding(
-            code="GS744",
+        yield Problem(
             message=f"invalid runbook address {address!r}",
             hints=("write an address without an anchor, such as https://docs.example.org/gpushare/alerts/",),
             path=(*HERE, "runbooks"),

@@ -14,7 +14,7 @@ from gpushare.intent import gitops
 from gpushare.intent.gitops import PLAIN, REVISION, TOOLS
 from gpushare.intent.types import Intent
 from gpushare.reading import source
-from gpushare.rules.rule import RuleContext, rule
+from gpushare.rules.rule import Problem, RuleContext, rule
 
 _OF_ARGO_CD = rf"(https?|ssh|git|file)://{PLAIN}\Z"
 _SCP = rf"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:{PLAIN}\Z"
@@ -34,51 +34,51 @@ def _settings(context: RuleContext, tool: str) -> Mapping[str, str]:
     return found
 
 
-def _wrong(code: str, tool: str, field: str, message: str, hint: str) -> Finding:
-    return Finding(code=code, message=message, hints=(hint,), path=("spec", "gitops", tool, field))
+def _wrong(tool: str, field: str, message: str, hint: str) -> Problem:
+    return Problem(message=message, hints=(hint,), path=("spec", "gitops", tool, field))
 
 
-def _secret(code: str, context: RuleContext, tool: str, hint: str) -> Iterator[Finding]:
+def _secret(context: RuleContext, tool: str, hint: str) -> Iterator[Problem]:
     """Yield that the address has credentials in it, which would be committed. The message does not repeat them."""
     field = TOOLS[tool].repository
     if gitops.has_credentials(_settings(context, tool).get(field, "")):
         message = "the address of the repository has credentials in it, which would be in every commit of the bundle"
-        yield _wrong(code, tool, field, message, f"remove what is before the @, and {hint}")
+        yield _wrong(tool, field, message, f"remove what is before the @, and {hint}")
 
 
-def _folder(code: str, context: RuleContext, tool: str) -> Iterator[Finding]:
+def _folder(context: RuleContext, tool: str) -> Iterator[Problem]:
     """Yield that the path is not inside the repository."""
     path = _settings(context, tool).get("path")
     if path is not None and not gitops.is_folder(path):
         hint = "write the bundle's folder, from the repository's root, such as clusters/physics-batch/bundle"
-        yield _wrong(code, tool, "path", f"invalid folder {path!r}", hint)
+        yield _wrong(tool, "path", f"invalid folder {path!r}", hint)
 
 
 @rule("GS730")
-def check_address_of_argo_cd(context: RuleContext) -> Iterator[Finding]:
+def check_address_of_argo_cd(context: RuleContext) -> Iterator[Problem]:
     """An address that is not one of a Git repository."""
     address = _settings(context, "argocd").get("repoURL")
     # GS731 does not repeat credentials.
     if address is None or re.match(_OF_ARGO_CD, address) or re.match(_SCP, address) or gitops.has_credentials(address):
         return
     hint = "write it as Argo CD knows it, such as https://git.example.org/gpu.git or git@git.example.org:gpu.git"
-    yield _wrong("GS730", "argocd", "repoURL", f"invalid address {address!r} of a Git repository", hint)
+    yield _wrong("argocd", "repoURL", f"invalid address {address!r} of a Git repository", hint)
 
 
 @rule("GS731")
-def check_secret_of_argo_cd(context: RuleContext) -> Iterator[Finding]:
+def check_secret_of_argo_cd(context: RuleContext) -> Iterator[Problem]:
     """Credentials in an address for Argo CD."""
-    return _secret("GS731", context, "argocd", "give Argo CD the credentials in a Secret of type repository")
+    return _secret(context, "argocd", "give Argo CD the credentials in a Secret of type repository")
 
 
 @rule("GS732")
-def check_path_of_argo_cd(context: RuleContext) -> Iterator[Finding]:
+def check_path_of_argo_cd(context: RuleContext) -> Iterator[Problem]:
     """A path for Argo CD that is not inside the repository."""
-    return _folder("GS732", context, "argocd")
+    return _folder(context, "argocd")
 
 
 @rule("GS733")
-def check_names_of_argo_cd(context: RuleContext) -> Iterator[Finding]:
+def check_names_of_argo_cd(context: RuleContext) -> Iterator[Problem]:
     """A project, revision or server in a form that Argo CD refuses."""
     settings = _settings(context, "argocd")
     checked = (
@@ -88,17 +88,15 @@ def check_names_of_argo_cd(context: RuleContext) -> Iterator[Finding]:
     )
     for field, is_right, what, hint in checked:
         if field in settings and not is_right(settings[field]):
-            yield _wrong("GS733", "argocd", field, f"{settings[field]!r} is {what}", hint)
+            yield _wrong("argocd", field, f"{settings[field]!r} is {what}", hint)
 
 
-@rule("GS734")
-def check_one_tool(context: RuleContext) -> Iterator[Finding]:
+@rule("GS734", Severity.WARNING)
+def check_one_tool(context: RuleContext) -> Iterator[Problem]:
     """Two tools for one bundle."""
     titles = [tool.title for key, tool in TOOLS.items() if key in context.intent.gitops]
     if len(titles) > 1:
-        yield Finding(
-            code="GS734",
-            severity=Severity.WARNING,
+        yield Problem(
             message=f"{join_words(titles)} would each install this bundle, and overwrite each other's objects",
             hints=("keep the one that the cluster has, and remove the other",),
             path=("spec", "gitops"),
@@ -106,7 +104,7 @@ def check_one_tool(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS735")
-def check_address_of_flux(context: RuleContext) -> Iterator[Finding]:
+def check_address_of_flux(context: RuleContext) -> Iterator[Problem]:
     """An address that Flux does not read as one of a Git repository."""
     address = _settings(context, "flux").get("url")
     if address is None or re.match(_OF_FLUX, address) or gitops.has_credentials(address):
@@ -114,23 +112,23 @@ def check_address_of_flux(context: RuleContext) -> Iterator[Finding]:
     hint = "write it with https:// or ssh://, such as ssh://git@git.example.org/gpu.git"
     if address.startswith("oci://"):
         hint = "Flux installs a chart that is a folder from a Git repository only: write the address of one"
-    yield _wrong("GS735", "flux", "url", f"invalid address {address!r} of a Git repository for Flux", hint)
+    yield _wrong("flux", "url", f"invalid address {address!r} of a Git repository for Flux", hint)
 
 
 @rule("GS736")
-def check_secret_of_flux(context: RuleContext) -> Iterator[Finding]:
+def check_secret_of_flux(context: RuleContext) -> Iterator[Problem]:
     """Credentials in an address for Flux."""
-    return _secret("GS736", context, "flux", "write the name of a Secret with them into gitops.flux.secret")
+    return _secret(context, "flux", "write the name of a Secret with them into gitops.flux.secret")
 
 
 @rule("GS737")
-def check_path_of_flux(context: RuleContext) -> Iterator[Finding]:
+def check_path_of_flux(context: RuleContext) -> Iterator[Problem]:
     """A path for Flux that is not inside the repository."""
-    return _folder("GS737", context, "flux")
+    return _folder(context, "flux")
 
 
 @rule("GS738")
-def check_fields_of_flux(context: RuleContext) -> Iterator[Finding]:
+def check_fields_of_flux(context: RuleContext) -> Iterator[Problem]:
     """A branch, a Secret or an interval in a form that Flux refuses, or an address of ssh without its Secret."""
     settings = _settings(context, "flux")
     found = []
@@ -144,11 +142,11 @@ def check_fields_of_flux(context: RuleContext) -> Iterator[Finding]:
     if "interval" in settings and (parse_duration(settings["interval"]) or 0) < _MIN_INTERVAL:
         message = f"an interval of {settings['interval']} makes Flux fetch the repository continuously"
         found.append(("interval", message, f"write {_MIN_INTERVAL}s or more, such as 10m"))
-    return (_wrong("GS738", "flux", *one) for one in found)
+    return (_wrong("flux", *one) for one in found)
 
 
 @rule("GS739")
-def check_name_of_flux(context: RuleContext) -> Iterator[Finding]:
+def check_name_of_flux(context: RuleContext) -> Iterator[Problem]:
     """A cluster's name of which Flux cannot make a label."""
     intent = context.intent
     if not _settings(context, "flux"):
@@ -162,8 +160,7 @@ def check_name_of_flux(context: RuleContext) -> Iterator[Finding]:
     too_long = max(len(f"{name}-{part}") for part in parts) - _MAX_LABEL_LENGTH
     if too_long > 0:
         given = named or intent.name
-        yield Finding(
-            code="GS739",
+        yield Problem(
             message=f"the name is too long for Flux, which writes it into labels with the names of the charts: {given!r}",
             hints=(f"write a name of at most {len(given) - too_long} characters",),
             path=("spec", "gitops", "flux", "name") if named else ("metadata", "name"),

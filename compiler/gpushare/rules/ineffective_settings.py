@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpushare import vendors
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.facts.catalog.cards import usable_bytes
@@ -12,7 +12,7 @@ from gpushare.intent.types import CapValue, CapWord, Enforcement, Intent, Memory
 from gpushare.offering import modes, shares
 from gpushare.offering.modes.mps import limits_clients
 from gpushare.offering.shares import ShareKind
-from gpushare.rules.rule import RuleContext, a_card, pool_path, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, rule
 from gpushare.rules.versions import operator_driver
 from gpushare_node.contract.policy import Action, Mechanism, OnBusy
 from gpushare_node.contract.tenancy import AdmissionMode, AdmissionScope
@@ -26,8 +26,8 @@ _Idle = Iterator[tuple[Steps, str, str]]
 """Steps below the pool or `spec`, why the setting there does nothing, and what to do."""
 
 
-@rule("GS508")
-def check_effect(context: RuleContext) -> Iterator[Finding]:
+@rule("GS508", Severity.WARNING)
+def check_effect(context: RuleContext) -> Iterator[Problem]:
     """Settings that have no effect."""
     for pool in context.intent.pools:
         kinds = context.kinds(pool)
@@ -46,9 +46,9 @@ def check_effect(context: RuleContext) -> Iterator[Finding]:
         yield _found(("spec", *steps), steps, why, hint)
 
 
-def _found(path: Path, steps: Steps, why: str, hint: str) -> Finding:
+def _found(path: Path, steps: Steps, why: str, hint: str) -> Problem:
     message = f"{'.'.join(steps)} has no effect: {why}"
-    return Finding(code="GS508", severity=Severity.WARNING, message=message, hints=(hint,), path=path)
+    return Problem(message=message, hints=(hint,), path=path)
 
 
 def _of_admission(intent: Intent) -> _Idle:
@@ -85,7 +85,7 @@ def _unshared(context: RuleContext, pool: Pool) -> _Idle:
 def _of_sharing(context: RuleContext, pool: Pool, shared: list[ShareKind]) -> _Idle:
     wanted: set[CapValue] = {shares.wanted_cap(pool, kind.profile) for kind in shared}
     uncapped, by_mps = wanted == {CapWord.NONE}, modes.of(pool).has_daemon
-    if pool.memory.reserve is not None and (by_mps or uncapped) and not isinstance(modes.of(pool).goal, MemoryEach):
+    if pool.memory.reserve is not None and (by_mps or uncapped) and not _goal_in_memory(pool):
         why = "the MPS daemon divides all memory" if by_mps else f"pool {pool.name} has no caps"
         yield ("memory", "reserve"), why, "remove it" if by_mps else "remove it, or write a cap"
     if pool.memory.oversubscribe_percent != 100 and (by_mps or wanted <= {CapWord.NONE, CapWord.EVEN}):
@@ -135,6 +135,11 @@ def _of_all_rollouts(context: RuleContext) -> _Idle:
             yield ("rollout", setting), f"every pool has its own {setting}", "remove it, or that of a pool"
 
 
+def _goal_in_memory(pool: Pool) -> bool:
+    """Whether the reserve decides which layout a goal resolves to."""
+    return isinstance(modes.of(pool).goal, MemoryEach)
+
+
 def _written(context: RuleContext, pool: Pool, section: str) -> Mapping[str, Any]:
     """Return a section of the pool as the user wrote it, including settings that equal a default."""
     found: Mapping[str, Any] = context.document.get("spec", {}).get("pools", {}).get(pool.name, {}).get(section, {})
@@ -146,8 +151,8 @@ def is_misplaced(pool: Pool) -> bool:
     return pool.enforcement.mechanism not in modes.of(pool).mechanisms
 
 
-@rule("GS512")
-def check_daemon(context: RuleContext) -> Iterator[Finding]:
+@rule("GS512", Severity.WARNING)
+def check_daemon(context: RuleContext) -> Iterator[Problem]:
     """No cap under MPS, although the daemon always sets one."""
     for pool, card in context.pools_with_card():
         if not modes.of(pool).has_daemon or not limits_clients(card):
@@ -157,11 +162,11 @@ def check_daemon(context: RuleContext) -> Iterator[Finding]:
                 even, clients = kind.memory_mib // kind.replicas, pluralize(kind.replicas, "client")
                 message = f"with cap: none the MPS daemon still gives each of {clients} {even}Mi at most"
                 hint = "write cap: even to say so, or mode: time-slicing, where a container may use all memory"
-                yield warn_of_pool("GS512", pool, message, hint, "memory", "cap")
+                yield of_pool(pool, message, hint, "memory", "cap")
 
 
-@rule("GS513")
-def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
+@rule("GS513", Severity.WARNING)
+def check_driver_limits(context: RuleContext) -> Iterator[Problem]:
     """`mechanism: driver` with a driver that does not support memory limits yet."""
     version = operator_driver(context)
     branch = int(version.partition(".")[0]) if version.partition(".")[0].isdecimal() else DRIVER_LIMITS_FROM
@@ -171,25 +176,23 @@ def check_driver_limits(context: RuleContext) -> Iterator[Finding]:
         if pool.enforcement.mechanism is Mechanism.DRIVER and not is_misplaced(pool):
             message = f"driver {version} has no memory limits, so no cap of pool {pool.name} is enforced"
             hint = f"write mechanism: auto, or driver R{DRIVER_LIMITS_FROM} or newer"
-            yield warn_of_pool("GS513", pool, message, hint, "enforcement", "mechanism")
+            yield of_pool(pool, message, hint, "enforcement", "mechanism")
 
 
-@rule("GS514")
-def check_beyond(context: RuleContext) -> Iterator[Finding]:
+@rule("GS514", Severity.WARNING)
+def check_beyond(context: RuleContext) -> Iterator[Problem]:
     """A cap that is larger than the device, so that no container can reach it."""
     for pool, kind, size in _sizes(context):
         if kind.memory_mib and size > kind.memory_mib * MIB:
-            yield Finding(
-                code="GS514",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"a cap of {show_bytes(size)} is more than the whole device, which has {kind.memory_mib}Mi",
                 hints=(f"write {kind.memory_mib}Mi or less, or cap: none",),
                 path=_cap_path(pool, kind),
             )
 
 
-@rule("GS515")
-def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
+@rule("GS515", Severity.WARNING)
+def check_oversubscription(context: RuleContext) -> Iterator[Problem]:
     """Caps that add up to more than the device has, as `oversubscribe` allows."""
     for pool, kind, size in _sizes(context):
         usable = usable_bytes(kind.memory_mib, pool.memory.reserve)
@@ -201,7 +204,7 @@ def check_oversubscription(context: RuleContext) -> Iterator[Finding]:
             needed = f"{pluralize(kind.replicas, 'container')} at their caps need {together}Mi"
             message = f"{needed}, and {device} has {usable // MIB}Mi"
             hint = "the container that allocates last fails, within its cap: write a smaller cap, or fewer replicas"
-            yield warn_of_pool("GS515", pool, message, hint, "memory", "oversubscribe")
+            yield of_pool(pool, message, hint, "memory", "oversubscribe")
 
 
 def _sizes(context: RuleContext) -> Iterator[tuple[Pool, ShareKind, int]]:

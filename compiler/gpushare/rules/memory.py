@@ -7,7 +7,7 @@ also what the device plugin's daemon accepts.
 from collections.abc import Iterator
 
 from gpushare import vendors
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import MIB, show_bytes
 from gpushare.core.wording import pluralize
 from gpushare.facts.catalog.cards import Card, usable_bytes
@@ -15,7 +15,7 @@ from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import modes, shares
 from gpushare.offering.modes.mps import limits_clients
 from gpushare.offering.shares import ShareKind
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, product, rule
 from gpushare_node.contract.policy import Mechanism
 from gpushare_node.contract.struct import Struct
 
@@ -65,7 +65,7 @@ def _cap_path(pool: Pool, kind: ShareKind) -> Path:
 
 
 @rule("GS501")
-def check_sum(context: RuleContext) -> Iterator[Finding]:
+def check_sum(context: RuleContext) -> Iterator[Problem]:
     """Containers at their caps would need more memory than the device has."""
     tightest: dict[Path, tuple[int, _Shared]] = {}
     for shared in _shared(context):
@@ -82,13 +82,12 @@ def check_sum(context: RuleContext) -> Iterator[Finding]:
 _TIMES = ("not even once", "once", "twice")
 
 
-def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
+def _too_much(shared: _Shared, room: int, path: Path) -> Problem:
     cap, replicas = shared.cap_bytes or 0, shared.kind.replicas
     percent = shared.pool.memory.oversubscribe_percent
     largest, fitting = room // (100 * replicas * MIB), room // (100 * cap)
     have = f"the {room // (100 * MIB)}Mi usable of {shared.name}" + (f" at oversubscribe: {percent}%" if percent != 100 else "")
-    return Finding(
-        code="GS501",
+    return Problem(
         message=f"{pluralize(replicas, 'share')} of {show_bytes(cap)} are more than {have}",
         hints=(
             f"the largest cap for {pluralize(replicas, 'replica')} is {largest}Mi",
@@ -99,7 +98,7 @@ def _too_much(shared: _Shared, room: int, path: Path) -> Finding:
 
 
 @rule("GS502")
-def check_place(context: RuleContext) -> Iterator[Finding]:
+def check_place(context: RuleContext) -> Iterator[Problem]:
     """A cap on a device that is not shared, so that nothing would enforce it."""
     for pool in context.intent.pools:
         card, cap = context.card(pool), pool.memory.cap
@@ -110,15 +109,12 @@ def check_place(context: RuleContext) -> Iterator[Finding]:
             gpus = f"{vendor.name}'s GPUs"
             message = f"the driver bounds what a container of pool {pool.name} has of {gpus}, so memory.cap has no effect here"
             hint = "remove it, or choose a mode with smaller partitions"
-            yield Finding(code="GS502", message=message, hints=(hint,), path=path)
+            yield Problem(message=message, hints=(hint,), path=path)
         elif pool.sharing.replicas == () and not is_partitioned:
             yield _nothing_shared("whole GPUs are not shared, so memory.cap has no effect here", path)
         elif isinstance(cap, tuple) and not is_partitioned:
-            yield Finding(
-                code="GS502",
-                message="memory.cap by profile needs mode: mig",
-                hints=("write one quantity, even or none",),
-                path=path,
+            yield Problem(
+                message="memory.cap by profile needs mode: mig", hints=("write one quantity, even or none",), path=path
             )
         elif isinstance(cap, tuple) and card:
             unshared = [name for name, _ in cap if name in card.profiles and not _replicated(context, pool, name)]
@@ -137,13 +133,13 @@ def _replicated(context: RuleContext, pool: Pool, name: str) -> bool:
     return card is None or modes.of(pool).replicas_of(card.profiles[name]) > 1
 
 
-def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Finding:
+def _nothing_shared(message: str, path: Path, *, on_key: bool = False) -> Problem:
     hint = "remove it, or share the device with replicas: a device of one container needs no cap"
-    return Finding(code="GS502", message=message, hints=(hint,), path=path, on_key=on_key)
+    return Problem(message=message, hints=(hint,), path=path, on_key=on_key)
 
 
 @rule("GS503")
-def check_known(context: RuleContext) -> Iterator[Finding]:
+def check_known(context: RuleContext) -> Iterator[Problem]:
     """`even`, written or by default, of a memory size that is not known."""
     seen: set[Path] = set()
     for shared in _shared(context):
@@ -153,16 +149,15 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
         seen.add(shared.path)
         what = f"{shared.name} of {a_card(shared.card)}" if shared.kind.profile else a_card(shared.card)
         default = "" if shared.pool.memory.cap is CapWord.EVEN else ", the default,"
-        yield Finding(
-            code="GS503",
+        yield Problem(
             message=f"the memory of {what} is not known, so cap: even{default} cannot be computed",
             hints=("write a cap, such as memory: {cap: 8Gi}, or memory: {cap: none}",),
             path=shared.path,
         )
 
 
-@rule("GS504")
-def check_small(context: RuleContext) -> Iterator[Finding]:
+@rule("GS504", Severity.WARNING)
+def check_small(context: RuleContext) -> Iterator[Problem]:
     """A cap that is hardly large enough for a CUDA context."""
     seen: set[Path] = set()
     for shared in _shared(context):
@@ -173,9 +168,7 @@ def check_small(context: RuleContext) -> Iterator[Finding]:
         path = shared.path if shared.pool.memory.cap is not None else _replicas_path(shared)
         if path not in seen:
             seen.add(path)
-            yield Finding(
-                code="GS504",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"each of {kind.replicas} containers on {shared.name} gets {cap}Mi, hardly more than a CUDA context",
                 hints=(f"a cap of {SMALL_CAP_MIB}Mi or more, or fewer replicas, leaves room for data",),
                 path=path,
@@ -194,14 +187,13 @@ def _replicas_path(shared: _Shared) -> Path:
 
 
 @rule("GS507")
-def check_mps(context: RuleContext) -> Iterator[Finding]:
+def check_mps(context: RuleContext) -> Iterator[Problem]:
     """A cap above what the MPS daemon gives a client; the driver would refuse the memory before the cap is reached."""
     for shared in _shared(context):
         if _over_mps(shared):
             replicas = shared.kind.replicas
             even = (shared.kind.memory_mib or 0) // replicas
-            yield Finding(
-                code="GS507",
+            yield Problem(
                 message=f"a cap of {show_bytes(shared.cap_bytes or 0)} is more than MPS gives each of {replicas} clients",
                 hints=(f"write cap: even, which is {even}Mi on {a_card(shared.card)}, a smaller cap, or fewer replicas",),
                 path=shared.path,
@@ -215,7 +207,7 @@ def _over_mps(shared: _Shared) -> bool:
 
 
 @rule("GS509")
-def check_reserve(context: RuleContext) -> Iterator[Finding]:
+def check_reserve(context: RuleContext) -> Iterator[Problem]:
     """A reserve that leaves no memory of a device, or less than one MiB for each share."""
     for pool, card in context.pools_with_card():
         for kind in context.kinds(pool) or ():
@@ -223,8 +215,7 @@ def check_reserve(context: RuleContext) -> Iterator[Finding]:
             if usable is None or usable >= kind.replicas * MIB:
                 continue
             name = kind.profile.name if kind.profile else product(card)
-            yield Finding(
-                code="GS509",
+            yield Problem(
                 message=f"the reserve takes all of the {kind.memory_mib}Mi of {name}",
                 hints=("remove memory.reserve: the default reserves 3 %, but at least 256Mi",),
                 path=pool_path(pool, "memory", "reserve"),
@@ -233,15 +224,14 @@ def check_reserve(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS510")
-def check_units(context: RuleContext) -> Iterator[Finding]:
+def check_units(context: RuleContext) -> Iterator[Problem]:
     """A cap under one MiB, which a bare number of bytes usually is by mistake."""
     for pool in context.intent.pools:
         path, cap = pool_path(pool, "memory", "cap"), pool.memory.cap
         by_profile = [((*path, name), value) for name, value in cap] if isinstance(cap, tuple) else [(path, cap)]
         for where, value in by_profile:
             if value is not None and not isinstance(value, CapWord) and value < MIB:
-                yield Finding(
-                    code="GS510",
+                yield Problem(
                     message=f"a cap of {value} bytes is less than 1Mi",
                     hints=(f"a bare number counts bytes; for MiB write {value}Mi",),
                     path=where,
@@ -253,7 +243,7 @@ def _daemon_pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
 
 
 @rule("GS301")
-def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
+def check_mps_replicas(context: RuleContext) -> Iterator[Problem]:
     """More MPS replicas than the daemon admits; it would fail to start and the plugin would wait for it forever."""
     for pool, card in _daemon_pools(context):
         replicas = modes.of(pool).replicas_of(None)
@@ -263,8 +253,7 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
         major, minor = capability
         old = capability < (7, 5)
         why = f"the device plugin allows {card.mps_max_replicas} on compute capability {major}.{minor}"
-        yield Finding(
-            code="GS301",
+        yield Problem(
             message=f"{replicas} MPS replicas are more than {a_card(card)} allows",
             hints=(
                 why + (", since that is below 7.5" if old else ""),
@@ -275,7 +264,7 @@ def check_mps_replicas(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS302")
-def check_mps_support(context: RuleContext) -> Iterator[Finding]:
+def check_mps_support(context: RuleContext) -> Iterator[Problem]:
     """A card on which the device plugin's MPS does not run, or whose MPS holds no client to its share."""
     for pool, card in _daemon_pools(context):
         if not card.mps_supported:
@@ -285,12 +274,11 @@ def check_mps_support(context: RuleContext) -> Iterator[Finding]:
         else:
             continue
         hint = f"write mode: time-slicing to share each {product(card)}"
-        yield Finding(code="GS302", message=message, hints=(hint,), path=pool_path(pool, "sharing", "mode"))
+        yield Problem(message=message, hints=(hint,), path=pool_path(pool, "sharing", "mode"))
 
 
-def _mechanism(code: str, pool: Pool, message: str, hint: str, severity: Severity = Severity.ERROR) -> Finding:
-    path = pool_path(pool, "enforcement", "mechanism")
-    return Finding(code=code, severity=severity, message=message, hints=(hint,), path=path)
+def _mechanism(pool: Pool, message: str, hint: str) -> Problem:
+    return of_pool(pool, message, hint, "enforcement", "mechanism")
 
 
 def _lacking(context: RuleContext, mechanism: Mechanism) -> list[Pool]:
@@ -300,23 +288,23 @@ def _lacking(context: RuleContext, mechanism: Mechanism) -> list[Pool]:
 
 
 @rule("GS505")
-def check_driver_mechanism(context: RuleContext) -> Iterator[Finding]:
+def check_driver_mechanism(context: RuleContext) -> Iterator[Problem]:
     """Driver limits on MIG, where the driver does not support them."""
     for pool in _lacking(context, Mechanism.DRIVER):
         message = "the driver's memory limits do not exist on MIG instances"
-        yield _mechanism("GS505", pool, message, "write mechanism: auto or mechanism: watcher")
+        yield _mechanism(pool, message, "write mechanism: auto or mechanism: watcher")
 
 
 @rule("GS506")
-def check_mps_mechanism(context: RuleContext) -> Iterator[Finding]:
+def check_mps_mechanism(context: RuleContext) -> Iterator[Problem]:
     """MPS limits in a mode in which no MPS daemon runs."""
     for pool in _lacking(context, Mechanism.MPS):
         message = f"mechanism: mps needs mode: mps, and pool {pool.name} has {pool.mode.value}"
-        yield _mechanism("GS506", pool, message, "write mechanism: auto, which takes the strongest that the node has")
+        yield _mechanism(pool, message, "write mechanism: auto, which takes the strongest that the node has")
 
 
-@rule("GS511")
-def check_blind_mps(context: RuleContext) -> Iterator[Finding]:
+@rule("GS511", Severity.WARNING)
+def check_blind_mps(context: RuleContext) -> Iterator[Problem]:
     """`mechanism: mps` with a cap that the MPS daemon cannot enforce, because it gives every client the even share."""
     for pool, card in context.pools_with_card():
         cap = pool.memory.cap
@@ -325,7 +313,7 @@ def check_blind_mps(context: RuleContext) -> Iterator[Finding]:
         instead = "write mechanism: auto, which watches each container as well"
         if not limits_clients(card):
             message = f"MPS on {a_card(card)} has no memory limits, so no cap is enforced"
-            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
+            yield _mechanism(pool, message, instead)
         elif isinstance(cap, int):
             message = f"mechanism: mps enforces only the even share, not the cap of {show_bytes(cap)}"
-            yield _mechanism("GS511", pool, message, instead, Severity.WARNING)
+            yield _mechanism(pool, message, instead)

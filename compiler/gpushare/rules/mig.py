@@ -23,19 +23,18 @@ from gpushare.facts.catalog.cards import Card, Geometry, MigProfile, usable_byte
 from gpushare.intent.types import Balanced, Goal, Instances, Layout, LayoutGroup, MemoryEach, MigStrategy, MostInstances, Pool
 from gpushare.offering import modes
 from gpushare.rules.quotas import ResolvedQuota, quota_path, resolved_quotas
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare.rules.rule import Problem, RuleContext, a_card, pool_path, product, rule
 
 
 @rule("GS401")
-def check_support(context: RuleContext) -> Iterator[Finding]:
+def check_support(context: RuleContext) -> Iterator[Problem]:
     """A card without MIG, or one for which the catalogue does not know whether it has MIG."""
     for pool, card in context.pools_with_mode():
         if not modes.of(pool).is_partitioned or card.mig:
             continue
         known = card.mig_supported is False
         own = f"if yours has it, describe its profiles under spec.cards.{card.id}-mig and name that card"
-        yield Finding(
-            code="GS401",
+        yield Problem(
             message=f"{a_card(card)} has no MIG" if known else f"no source confirms that {a_card(card)} has MIG",
             hints=(
                 "write mode: time-slicing or mode: mps to share whole GPUs",
@@ -47,7 +46,7 @@ def check_support(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS402")
-def check_fit(context: RuleContext) -> Iterator[Finding]:
+def check_fit(context: RuleContext) -> Iterator[Problem]:
     """A layout for which no placement exists."""
     judged: dict[tuple[str, Layout], bool] = {}
     for pool, card, geometry in mig_pools(context):
@@ -60,10 +59,9 @@ def check_fit(context: RuleContext) -> Iterator[Finding]:
                 yield _misfit(card, geometry, layout, path)
 
 
-def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Finding:
+def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Problem:
     nearest = ", ".join(layout_text(near) for near in mig.nearest(geometry, layout))
-    return Finding(
-        code="GS402",
+    return Problem(
         message=f"layout {layout_text(layout)} does not fit {a_card(card)}",
         hints=(mig.why_not(geometry, layout), *((f"nearest valid: {nearest}",) if nearest else ())),
         path=path,
@@ -71,7 +69,7 @@ def _misfit(card: Card, geometry: Geometry, layout: Layout, path: Path) -> Findi
 
 
 @rule("GS404")
-def check_coverage(context: RuleContext) -> Iterator[Finding]:
+def check_coverage(context: RuleContext) -> Iterator[Problem]:
     """GPU indexes of `layouts` that are out of range, repeated or missing."""
     for pool in context.intent.pools:
         groups = modes.of(pool).groups
@@ -82,12 +80,7 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
                 if not 0 <= gpu < pool.gpus_per_node:
                     yield _no_such_gpu(gpu, pool, path)
                 elif gpu in seen:
-                    yield Finding(
-                        code="GS404",
-                        message=f"GPU {gpu} already has a layout, in entry {(seen[gpu] + 1)}",
-                        hints=("name each index once",),
-                        path=path,
-                    )
+                    yield _twice(gpu, seen[gpu] + 1, path)
                 else:
                     seen[gpu] = at
         missing = [gpu for gpu in range(pool.gpus_per_node) if gpu not in seen] if groups else []
@@ -95,8 +88,7 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
         if len(missing) > sum(map(len, groups)) - len(seen):
             many = "s" if len(missing) > 1 else ""
             entry, whole = modes.of(pool).leftover, modes.of(pool).is_partitioned
-            yield Finding(
-                code="GS404",
+            yield Problem(
                 message=f"GPU{many} {join_words(missing)} of {pool.gpus_per_node} {'have' if many else 'has'} no layout",
                 hints=(
                     f"add - {{gpus: {missing}, {entry}}}" + (f" to leave {'them' if many else 'it'} whole" if whole else ""),
@@ -106,10 +98,13 @@ def check_coverage(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
+def _twice(gpu: int, entry: int, path: Path) -> Problem:
+    return Problem(message=f"GPU {gpu} already has a layout, in entry {entry}", hints=("name each index once",), path=path)
+
+
+def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Problem:
     last = pool.gpus_per_node - 1
-    return Finding(
-        code="GS404",
+    return Problem(
         message=f"there is no GPU {gpu} in a node with gpusPerNode: {pool.gpus_per_node}",
         hints=(f"indexes run from 0 to {last}" if last else "the only index is 0",),
         path=path,
@@ -117,7 +112,7 @@ def _no_such_gpu(gpu: int, pool: Pool, path: Path) -> Finding:
 
 
 @rule("GS405")
-def check_single(context: RuleContext) -> Iterator[Finding]:
+def check_single(context: RuleContext) -> Iterator[Problem]:
     """Strategy `single` with more than one kind of device: the device plugin exits."""
     for pool in context.intent.pools:
         if modes.of(pool).mig_strategy != MigStrategy.SINGLE:
@@ -142,15 +137,14 @@ def _unlike(layout: Layout, first: Layout) -> str:
     return f"layout {layout_text(layout)} differs from {layout_text(first)}" if dict(layout) != dict(first) else ""
 
 
-def _goal_of_single(context: RuleContext, pool: Pool) -> Iterator[Finding]:
+def _goal_of_single(context: RuleContext, pool: Pool) -> Iterator[Problem]:
     layouts = context.layouts(pool)
     if layouts and len(layouts[0]) > 1:
         yield _not_single(f"the goal gives {layout_text(layouts[0])}", pool_path(pool, "sharing", "goal"))
 
 
-def _not_single(reason: str, path: Path) -> Finding:
-    return Finding(
-        code="GS405",
+def _not_single(reason: str, path: Path) -> Problem:
+    return Problem(
         message=f"{reason}, but strategy: single requires the same layout of one profile on all GPUs of a node",
         hints=("write strategy: mixed, where each profile is a resource of its own, or use one profile",),
         path=path,
@@ -158,7 +152,7 @@ def _not_single(reason: str, path: Path) -> Finding:
 
 
 @rule("GS406")
-def check_goals(context: RuleContext) -> Iterator[Finding]:
+def check_goals(context: RuleContext) -> Iterator[Problem]:
     """A goal that the card cannot reach."""
     for pool, card, geometry in mig_pools(context):
         goal = modes.of(pool).goal
@@ -166,18 +160,11 @@ def check_goals(context: RuleContext) -> Iterator[Finding]:
             continue
         what, hint = _out_of_reach(goal, pool, card, geometry)
         message = f"{a_card(card)} cannot be divided into {what}"
-        if isinstance(goal, MemoryEach) and (
-            unknown := [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
-        ):
+        if isinstance(goal, MemoryEach) and (unknown := _unmeasured(geometry)):
             message = (
                 f"the memory of {join_words(unknown)} of {a_card(card)} has not been measured, so {what} cannot be guaranteed"
             )
-        yield Finding(
-            code="GS406",
-            message=message,
-            hints=(hint,),
-            path=pool_path(pool, "sharing", "goal"),
-        )
+        yield Problem(message=message, hints=(hint,), path=pool_path(pool, "sharing", "goal"))
 
 
 def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tuple[str, str]:
@@ -196,6 +183,11 @@ def _out_of_reach(goal: Goal, pool: Pool, card: Card, geometry: Geometry) -> tup
             assert_never(goal)
 
 
+def _unmeasured(geometry: Geometry) -> list[str]:
+    """Return the profiles that a goal may use and whose memory is not known."""
+    return [profile.name for profile in geometry.profiles if not profile.has_attributes and not profile.memory_mib]
+
+
 def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
     plain = [profile for profile in geometry.profiles if not profile.has_attributes]
     sizes = {profile.name: usable_bytes(profile.memory_mib, pool.memory.reserve) for profile in plain}
@@ -207,14 +199,13 @@ def _largest_usable(pool: Pool, card: Card, geometry: Geometry) -> str:
 
 
 @rule("GS408")
-def check_some_mig(context: RuleContext) -> Iterator[Finding]:
+def check_some_mig(context: RuleContext) -> Iterator[Problem]:
     """A MIG pool that leaves every GPU whole."""
     for pool in context.intent.pools:
         written = written_layouts(pool)
         if written and not any(layout for _, layout in written):
             grouped = bool(layout_groups(pool))
-            yield Finding(
-                code="GS408",
+            yield Problem(
                 message=f"every GPU of pool {pool.name} stays whole, so this is not MIG",
                 hints=("write sharing: {mode: exclusive}",),
                 path=pool_path(pool, "sharing", "layouts" if grouped else "layout"),
@@ -249,14 +240,13 @@ _SLICES = r"([0-9]+)g\b"
 
 
 @rule("GS403")
-def check_profile_names(context: RuleContext) -> Iterator[Finding]:
+def check_profile_names(context: RuleContext) -> Iterator[Problem]:
     """A profile that the card does not have, in any field that names profiles."""
     for pool, card, _ in mig_pools(context):
         known = card.profiles
         for path, name in _named(pool):
             if name not in known:
-                yield Finding(
-                    code="GS403",
+                yield Problem(
                     message=f"{a_card(card)} has no MIG profile {name}",
                     hints=tuple(_instead(name, card, known)),
                     path=path,
@@ -312,14 +302,13 @@ def _respell(name: str) -> str:
 
 
 @rule("GS407")
-def check_replicas(context: RuleContext) -> Iterator[Finding]:
+def check_replicas(context: RuleContext) -> Iterator[Problem]:
     """Replicas for a profile that no GPU of the pool has; the device plugin would silently ignore them."""
     for pool, card, _ in mig_pools(context):
         present = _present(context, pool)
         for name in _replicated(pool):
             if name in card.profiles and present is not None and name not in present:
-                yield Finding(
-                    code="GS407",
+                yield Problem(
                     message=f"replicas names {name}, which no GPU of pool {pool.name} has",
                     hints=(
                         f"its GPUs have {join_words(present)}" if present else "all its GPUs are whole: leave replicas out",
@@ -352,23 +341,21 @@ MAX_ORDERS = 720
 
 
 @rule("GS777")
-def check_possible(context: RuleContext) -> Iterator[Finding]:
+def check_possible(context: RuleContext) -> Iterator[Problem]:
     """Instances on demand without NVIDIA's DRA driver, or of no profile."""
     for pool, card, geometry in mig_pools(context):
         if not modes.of(pool).is_on_demand:
             continue
         path = pool_path(pool, "sharing", "layout")
         if not pool.backend.has_claims:
-            yield Finding(
-                code="GS777",
+            yield Problem(
                 message=f"the device plugin makes no MIG instances on demand, and pool {pool.name} has no other back end",
                 hints=("write backend: dra, or a layout",),
                 path=path,
                 causes=(pool_path(pool, "backend"),),
             )
         elif not modes.of(pool).profiles and not mig.places(geometry):
-            yield Finding(
-                code="GS777",
+            yield Problem(
                 message=f"all MIG profiles of {a_card(card)} have attributes in their names, and pool {pool.name} names none",
                 hints=(f"write profiles: [{', '.join(card.profiles)}], or those of them that users may ask for",),
                 path=path,
@@ -380,7 +367,7 @@ def _makers(context: RuleContext) -> list[Pool]:
 
 
 @rule("GS778")
-def check_beside(context: RuleContext) -> Iterator[Finding]:
+def check_beside(context: RuleContext) -> Iterator[Problem]:
     """Pools of the same driver that cannot be beside instances on demand."""
     makers = _makers(context)
     for pool, card in context.pools_with_card():
@@ -395,8 +382,7 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
             hint = "write backend: device-plugin here"
         else:
             continue
-        yield Finding(
-            code="GS778",
+        yield Problem(
             message=f"with the instances on demand of pool {makers[0].name} NVIDIA's DRA driver {what}",
             hints=(f"{hint}, or a layout in pool {makers[0].name}",),
             path=pool_path(pool, "sharing", "mode"),
@@ -404,8 +390,8 @@ def check_beside(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule("GS779")
-def check_quotas(context: RuleContext) -> Iterator[Finding]:
+@rule("GS779", Severity.WARNING)
+def check_quotas(context: RuleContext) -> Iterator[Problem]:
     """A quota whose claims do not all find a place if they come in an unlucky order."""
     for resolved in resolved_quotas(context):
         pool, geometry = resolved.pool, resolved.card.mig
@@ -416,9 +402,7 @@ def check_quotas(context: RuleContext) -> Iterator[Finding]:
         if left_out:
             names = [name for name, _ in order]
             when = f"if {join_words(names, 'then')} come in this order, " if len(names) > 1 else ""
-            yield Finding(
-                code="GS779",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"{when}{pluralize(left_out, 'claim')} of namespace {resolved.quota.namespace} find no place on the"
                 f" {pluralize(gpus, 'GPU')} of pool {pool.name}",
                 hints=(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gpushare import vendors
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import MIB, is_dns_subdomain, show_bytes
 from gpushare.core.wording import join_first, join_words, pluralize
 from gpushare.facts.nodes import selectors
@@ -16,7 +16,7 @@ from gpushare.facts.nodes.clouds import CLOUDS, Cloud
 from gpushare.facts.nodes.selectors import MAX_ALTERNATIVES, region_of
 from gpushare.intent.types import Autoscaler, Expression, MigStrategy, NodeSelector, Pool
 from gpushare.offering import modes
-from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, of_pool, pool_path, rule
 
 _DOMAINS = tuple(domain for vendor in vendors.VENDORS.values() for domain in (vendor.domain, *vendor.other_domains))
 REWRITTEN = (
@@ -45,14 +45,14 @@ MAX_BUNDLE_BYTES = 12 * MIB
 
 
 @rule("GS202")
-def check_satisfiable(context: RuleContext) -> Iterator[Finding]:
+def check_satisfiable(context: RuleContext) -> Iterator[Problem]:
     """A selector that no node can satisfy."""
     for pool in context.intent.pools:
         if region_of(pool.nodes) is None:
             yield _contradiction(pool)
 
 
-def _contradiction(pool: Pool) -> Finding:
+def _contradiction(pool: Pool) -> Problem:
     """Report the first entry that contradicts those before it."""
     entries = list(_entries(pool.nodes))
     count = (
@@ -60,8 +60,7 @@ def _contradiction(pool: Pool) -> Finding:
     )
     key, _, text, path = entries[count - 1]
     before = [entry[2] for entry in entries[: count - 1] if entry[0] == key]
-    return Finding(
-        code="GS202",
+    return Problem(
         message=f"no node can satisfy {text} together with {join_words(before)}",
         hints=("keep one of them: a label has one value on a node, or is absent",),
         path=pool_path(pool, "nodes", *path),
@@ -82,7 +81,7 @@ def _show(expression: Expression) -> str:
 
 
 @rule("GS203")
-def check_clashes(context: RuleContext) -> Iterator[Finding]:
+def check_clashes(context: RuleContext) -> Iterator[Problem]:
     """Two pools that can have the same node, with nothing to decide which pool gets it."""
     # By a label that GS204 refuses no nodes are selected: another will be written.
     pools = [pool for pool in context.intent.pools if not any(_is_rewritten(key) for key, *_ in _entries(pool.nodes))]
@@ -93,7 +92,7 @@ def check_clashes(context: RuleContext) -> Iterator[Finding]:
         yield _clash(later, earlier)
 
 
-def _clash(later: Pool, earlier: list[Pool]) -> Finding:
+def _clash(later: Pool, earlier: list[Pool]) -> Problem:
     first, names = earlier[0], join_first([pool.name for pool in earlier], MAX_NAMED)
     whose = f"pool {names}" if len(earlier) == 1 else f"pools {names}"
     priority = f"give one of them a higher priority, such as priority: {later.priority + 1}"
@@ -101,15 +100,13 @@ def _clash(later: Pool, earlier: list[Pool]) -> Finding:
     number = next((number for number, name in enumerate(later.nodes.names) if name in others), None)
     if number is not None:
         name = later.nodes.names[number]
-        return Finding(
-            code="GS203",
+        return Problem(
             message=f"node {name} is in {whose} as well",
             hints=(f"name it in one pool only, or {priority}", *_on_one_node(first, later)),
             path=pool_path(later, "nodes", "names", number),
         )
     same = _on_one_node(first, later) if region_of(first.nodes) == region_of(later.nodes) else ()
-    return Finding(
-        code="GS203",
+    return Problem(
         message=f"pool {later.name} overlaps {whose}: their selectors can match the same node",
         hints=(f"{_separations(earlier, later)}, or {priority}", *same),
         path=pool_path(later, "nodes"),
@@ -149,7 +146,7 @@ def _separation(earlier: Pool, later: Pool) -> tuple[str, str, frozenset[str]] |
 
 
 @rule("GS204")
-def check_label_families(context: RuleContext) -> Iterator[Finding]:
+def check_label_families(context: RuleContext) -> Iterator[Problem]:
     """A selector on a label that sharing itself changes."""
     for pool in context.intent.pools:
         in_labels = ((key, ("matchLabels", key), True) for key, _ in pool.nodes.match_labels)
@@ -158,8 +155,7 @@ def check_label_families(context: RuleContext) -> Iterator[Finding]:
         for key, path, on_key in (*in_labels, *in_expressions):
             if _is_rewritten(key):
                 prefix = key.partition("/")[0]
-                yield Finding(
-                    code="GS204",
+                yield Problem(
                     message=f"{key} cannot select nodes: {prefix}/ labels change with sharing, or when their writer restarts",
                     hints=("select by a label of your own, such as node.example.org/flavour, or by names",),
                     path=pool_path(pool, "nodes", *path),
@@ -173,23 +169,22 @@ def _is_rewritten(key: str) -> bool:
 
 
 @rule("GS206")
-def check_names(context: RuleContext) -> Iterator[Finding]:
+def check_names(context: RuleContext) -> Iterator[Problem]:
     """Names that no node can have."""
     for pool in context.intent.pools:
         for number, name in enumerate(pool.nodes.names):
             if not is_dns_subdomain(name):
                 hint = "write it as `kubectl get nodes` does: lower-case letters, digits, - and ."
                 path = pool_path(pool, "nodes", "names", number)
-                yield Finding(code="GS206", message=f"invalid node name {name!r}", hints=(hint,), path=path)
+                yield Problem(message=f"invalid node name {name!r}", hints=(hint,), path=path)
 
 
 @rule("GS207")
-def check_expected(context: RuleContext) -> Iterator[Finding]:
+def check_expected(context: RuleContext) -> Iterator[Problem]:
     """`expected` beside `names`, although the number of names is the number of nodes."""
     for pool in context.intent.pools:
         if pool.nodes.names and pool.nodes.expected is not None:
-            yield Finding(
-                code="GS207",
+            yield Problem(
                 message=f"expected cannot be combined with names, which are {pluralize(len(pool.nodes.names), 'node')}",
                 hints=("leave expected out",),
                 path=pool_path(pool, "nodes", "expected"),
@@ -200,8 +195,8 @@ _ON_EVERY_NODE = {"kubernetes.io/hostname": None, "kubernetes.io/os": "linux", "
 """Labels that kubelet sets on every node, and the value that nodes with GPUs have; None: any."""
 
 
-@rule("GS216")
-def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
+@rule("GS216", Severity.WARNING)
+def check_some_nodes(context: RuleContext) -> Iterator[Problem]:
     """A selector that every node of a cluster satisfies."""
     for pool in context.intent.pools:
         required = region_of(pool.nodes)
@@ -210,9 +205,7 @@ def check_some_nodes(context: RuleContext) -> Iterator[Finding]:
             and required is not None
             and all(_holds_everywhere(key, values) for key, values in required.items())
         ):
-            yield Finding(
-                code="GS216",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"pool {pool.name} selects nodes without GPUs too: no part of its selector is specific to GPU nodes",
                 hints=("select by a label that only these nodes have, such as node.example.org/flavour",),
                 path=pool_path(pool, "nodes"),
@@ -229,23 +222,23 @@ def _holds_everywhere(key: str, values: selectors.LabelSet) -> bool:
 
 
 @rule("GS212")
-def check_terms(context: RuleContext) -> Iterator[Finding]:
+def check_terms(context: RuleContext) -> Iterator[Problem]:
     """Node affinity that is too large for a DaemonSet or for a bundle."""
     pools = context.intent.pools
     sizes = [_affinity_bytes(context, pool) for pool in pools]
     written = [size for size in sizes if size is not None]
     if sum(written) > MAX_BUNDLE_BYTES and max(written) <= MAX_DAEMONSET_BYTES:
         message = "the pools name so many nodes that the bundle cannot tell them apart: each pool excludes those of all others"
-        yield Finding(code="GS212", message=message, hints=(_BY_LABEL,), path=("spec", "pools"))
+        yield Problem(message=message, hints=(_BY_LABEL,), path=("spec", "pools"))
     for pool, size in zip(pools, sizes, strict=True):
         if size is None:
             message = f"excluding the pools of higher priority takes too many alternatives (at most {MAX_ALTERNATIVES})"
             hint = "give those pools one label that they share, so that one expression excludes them"
-            yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
+            yield Problem(message=message, hints=(hint,), path=pool_path(pool, "nodes"))
         elif size > MAX_DAEMONSET_BYTES:
             message = f"naming its own nodes and excluding other pools' takes {size // 1024} KiB of the pool's DaemonSet"
             hint = f"{_BY_LABEL}; {show_bytes(MAX_DAEMONSET_BYTES)} fit"
-            yield Finding(code="GS212", message=message, hints=(hint,), path=pool_path(pool, "nodes"))
+            yield Problem(message=message, hints=(hint,), path=pool_path(pool, "nodes"))
 
 
 _BY_LABEL = "label the nodes and select them by matchLabels; names are meant for some dozens of nodes"
@@ -260,14 +253,12 @@ def _affinity_bytes(context: RuleContext, pool: Pool) -> int | None:
     return mine + context.assignment.foreign_bytes(pool, TERM_BYTES)
 
 
-@rule("GS214")
-def check_reachable(context: RuleContext) -> Iterator[Finding]:
+@rule("GS214", Severity.WARNING)
+def check_reachable(context: RuleContext) -> Iterator[Problem]:
     """A pool all of whose nodes belong to pools of higher priority."""
     for pool in context.intent.pools:
         if region_of(pool.nodes) is not None and context.assignment.owned(pool) == ():
-            yield Finding(
-                code="GS214",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"pool {pool.name} can never have a node: pools of higher priority have all nodes that it selects",
                 hints=("raise its priority, or remove the pool",),
                 path=pool_path(pool, "nodes"),
@@ -284,8 +275,8 @@ def _gpu_labels(cloud: Cloud) -> dict[str, str]:
 _GPU_LABELS = {selected: label for cloud in CLOUDS for selected, label in _gpu_labels(cloud).items()}
 
 
-@rule("GS217")
-def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
+@rule("GS217", Severity.WARNING)
+def check_gpu_label(context: RuleContext) -> Iterator[Problem]:
     """Nodes that Cluster Autoscaler never counts as ready.
 
     With the label it waits for nvidia.com/gpu (https://github.com/kubernetes/autoscaler/issues/8095,
@@ -304,7 +295,7 @@ def check_gpu_label(context: RuleContext) -> Iterator[Finding]:
         offered = set() if pool.backend.has_claims else {kind.resource for kind in kinds}
         whole = vendors.of_resources(offered).whole_gpu
         if whole not in offered:
-            yield warn_of_pool("GS217", pool, _never_ready(pool, label, whole), _how_to_offer_it(pool, label, whole), "nodes")
+            yield of_pool(pool, _never_ready(pool, label, whole), _how_to_offer_it(pool, label, whole), "nodes")
 
 
 def _gpu_label(pool: Pool) -> str | None:

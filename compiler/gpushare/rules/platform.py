@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import is_dns_subdomain
 from gpushare.facts.catalog import image_registry
 from gpushare.facts.catalog.cards import MigProfile
 from gpushare.facts.catalog.image_registry import EXAMPLE_IMAGE, NODE_IMAGE, has_host, mirrored
 from gpushare.intent.types import MigStrategy, NvidiaStack
 from gpushare.offering import backends, modes
-from gpushare.rules.rule import RuleContext, pool_path, rule, warn_of_pool
+from gpushare.rules.rule import Problem, RuleContext, of_pool, pool_path, rule
 from gpushare.vendors import VENDORS
 from gpushare.vendors.nvidia import NVIDIA
 from gpushare_node.contract.policy import Partitioner
@@ -24,7 +24,7 @@ _TAG_OR_DIGEST = f"({image_registry.DIGEST}|{image_registry.TAG})"
 
 
 @rule("GS701")
-def check_stack(context: RuleContext) -> Iterator[Finding]:
+def check_stack(context: RuleContext) -> Iterator[Problem]:
     """Settings that only gpu-operator supports."""
     platform = context.intent.platform
     if platform.stack is NvidiaStack.GPU_OPERATOR:
@@ -35,12 +35,12 @@ def check_stack(context: RuleContext) -> Iterator[Finding]:
         yield _needs_operator("mig-manager is a part of gpu-operator", "partitioner", "write partitioner: gpushare")
 
 
-def _needs_operator(message: str, field: str, otherwise: str) -> Finding:
-    return Finding(code="GS701", message=message, hints=(f"write stack: gpu-operator, or {otherwise}",), path=(*HERE, field))
+def _needs_operator(message: str, field: str, otherwise: str) -> Problem:
+    return Problem(message=message, hints=(f"write stack: gpu-operator, or {otherwise}",), path=(*HERE, field))
 
 
 @rule("GS706")
-def check_existing(context: RuleContext) -> Iterator[Finding]:
+def check_existing(context: RuleContext) -> Iterator[Problem]:
     """Settings of a chart that the bundle does not install."""
     platform = context.intent.platform
     if platform.installs_chart:
@@ -53,11 +53,11 @@ def check_existing(context: RuleContext) -> Iterator[Finding]:
     for field, given in settings.items():
         if given:
             message = f"{what}, so {field} has no effect"
-            yield Finding(code="GS706", message=message, hints=(f"leave {field} out{instead}",), path=(*HERE, field))
+            yield Problem(message=message, hints=(f"leave {field} out{instead}",), path=(*HERE, field))
 
 
 @rule("GS712")
-def check_image_names(context: RuleContext) -> Iterator[Finding]:
+def check_image_names(context: RuleContext) -> Iterator[Problem]:
     """Images and pull secrets in a form with which no image can be pulled."""
     platform = context.intent.platform
     driver, image, where = platform.driver, platform.image, (*HERE, "image")
@@ -100,24 +100,22 @@ def check_image_names(context: RuleContext) -> Iterator[Finding]:
         ]
     for value, form, what, hint, path in checked:
         if value is not None and not re.match(form, value):
-            yield Finding(code="GS712", message=f"invalid {what} {value!r}", hints=(hint,), path=path)
+            yield Problem(message=f"invalid {what} {value!r}", hints=(hint,), path=path)
     for number, secret in enumerate(platform.image_pull_secrets):
         if not is_dns_subdomain(secret):
             hint = "write the name of a Secret in the bundle's namespace"
             path = (*HERE, "imagePullSecrets", number)
-            yield Finding(code="GS712", message=f"invalid Secret name {secret!r}", hints=(hint,), path=path)
+            yield Problem(message=f"invalid Secret name {secret!r}", hints=(hint,), path=path)
 
 
-@rule("GS725")
-def check_published(context: RuleContext) -> Iterator[Finding]:
+@rule("GS725", Severity.WARNING)
+def check_published(context: RuleContext) -> Iterator[Problem]:
     """An image that is not published."""
     platform = context.intent.platform
     if not image_registry.is_unpublished(platform):
         return
     with_docker, with_podman = image_registry.build_commands(platform)
-    yield Finding(
-        code="GS725",
-        severity=Severity.WARNING,
+    yield Problem(
         message=f"the node runtime's image is not published as {NODE_IMAGE}: no node can pull it",
         hints=(
             f"build and push it in a clone of gpushare's repository: {with_docker}",
@@ -130,12 +128,11 @@ def check_published(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS726")
-def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
+def check_image_conflicts(context: RuleContext) -> Iterator[Problem]:
     """Two fields of which only one can decide what image is pulled."""
     platform, image = context.intent.platform, context.intent.platform.image
     if image.tag is not None and image.digest is not None:
-        yield Finding(
-            code="GS726",
+        yield Problem(
             message="the image has a tag and a digest: the digest alone decides what is pulled",
             hints=("keep the digest, and remove tag; or keep the tag, and remove digest",),
             path=(*HERE, "image", "tag"),
@@ -144,8 +141,7 @@ def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
     moved = mirrored(repository, platform.registry)
     if has_host(repository) and moved != repository:
         host, _, path = repository.partition("/")
-        yield Finding(
-            code="GS726",
+        yield Problem(
             message=f"registry replaces the host {host}: the nodes would pull {moved}",
             hints=(f"write repository: {path}, if that is intended; else remove registry",),
             path=(*HERE, "image", "repository"),
@@ -153,27 +149,25 @@ def check_image_conflicts(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS750")
-def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
+def check_runtime_class(context: RuleContext) -> Iterator[Problem]:
     """A RuntimeClass that no cluster can have, or beside an upstream chart that names its own."""
     platform = context.intent.platform
     name, path = platform.own_runtime_class, (*HERE, "runtimeClass")
     if name is None:
         return
     if not is_dns_subdomain(name):
-        yield Finding(
-            code="GS750",
+        yield Problem(
             message=f"invalid RuntimeClass name {name!r}",
             hints=("`kubectl get runtimeclasses` prints the names; NVIDIA's is usually nvidia",),
             path=path,
         )
     if platform.stack is NvidiaStack.NONE:
         message, hint = "no pool has NVIDIA's cards, so runtimeClass has no effect", "leave runtimeClass out"
-        yield Finding(code="GS750", message=message, hints=(hint,), path=path, on_key=True)
+        yield Problem(message=message, hints=(hint,), path=path, on_key=True)
     elif platform.installs_chart:
         is_operator = platform.stack is NvidiaStack.GPU_OPERATOR
         values = f"{{operator: {{runtimeClass: {name}}}}}" if is_operator else f"{{runtimeClassName: {name}}}"
-        yield Finding(
-            code="GS750",
+        yield Problem(
             message=f"with stack {platform.stack.value} the values of NVIDIA's chart name the runtime class",
             hints=(f"write values: {values}", "remove runtimeClass, which is for stack: existing"),
             path=path,
@@ -181,8 +175,8 @@ def check_runtime_class(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule("GS713")
-def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
+@rule("GS713", Severity.WARNING)
+def check_one_strategy(context: RuleContext) -> Iterator[Problem]:
     """Pools that need different MIG strategies from one operator."""
     pools = context.intent.pools
     one = backends.operator_mig_strategy(pools)
@@ -193,9 +187,7 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
     mixed = next(wish for wish in wishes if wish[1] == MigStrategy.MIXED)
     other = next(wish for wish in wishes if wish[1] != MigStrategy.MIXED)
     first, later = sorted((mixed, other), key=wishes.index)
-    yield Finding(
-        code="GS713",
-        severity=Severity.WARNING,
+    yield Problem(
         message=f"pool {first[0]} needs MIG strategy {first[1]} and {later[0]} {later[1]}, so the operator's is left empty",
         hints=(
             "install gpu-operator with client-side apply: Helm 4 --server-side=false, Argo CD ServerSideApply=false",
@@ -206,23 +198,22 @@ def check_one_strategy(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS714")
-def check_mig_manager(context: RuleContext) -> Iterator[Finding]:
+def check_mig_manager(context: RuleContext) -> Iterator[Problem]:
     """A layout that mig-manager cannot make."""
     if context.intent.platform.partitioner is not Partitioner.MIG_MANAGER:
         return
     for pool in context.intent.pools:
         for kind in context.kinds(pool) or ():
             if isinstance(kind.profile, MigProfile) and kind.profile.nvml_enum > LAST_KNOWN_TO_MIG_PARTED:
-                yield Finding(
-                    code="GS714",
+                yield Problem(
                     message=f"mig-manager does not know profile {kind.profile.name}",
                     hints=("write partitioner: gpushare, or use another profile",),
                     path=pool_path(pool, "sharing"),
                 )
 
 
-@rule("GS716")
-def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
+@rule("GS716", Severity.WARNING)
+def check_foreign_partitioner(context: RuleContext) -> Iterator[Problem]:
     """MIG on a stack for which it is unknown whether it partitions GPUs too."""
     if context.intent.platform.stack is not NvidiaStack.EXISTING:
         return
@@ -230,16 +221,15 @@ def check_foreign_partitioner(context: RuleContext) -> Iterator[Finding]:
         if modes.of(pool).is_partitioned:
             message = f"the operator that is already installed may run mig-manager, which would undo the layout of {pool.name}"
             hint = f"set its migManager.enabled: false, or label these nodes {NVIDIA.deploy_labels}mig-manager=false"
-            yield warn_of_pool("GS716", pool, message, hint, "sharing", "mode")
+            yield of_pool(pool, message, hint, "sharing", "mode")
 
 
 @rule("GS717")
-def check_namespace(context: RuleContext) -> Iterator[Finding]:
+def check_namespace(context: RuleContext) -> Iterator[Problem]:
     """A namespace that the stack's chart rejects."""
     intent = context.intent
     if intent.platform.stack is NvidiaStack.DEVICE_PLUGIN and intent.plugin_namespace == "default":
-        yield Finding(
-            code="GS717",
+        yield Problem(
             message="the chart nvidia-device-plugin does not install into the namespace default",
             hints=("write another namespace, such as gpu-system",),
             path=("spec", "namespace") if intent.platform.namespace is None else (*HERE, "namespace"),
@@ -247,8 +237,7 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
     for vendor, one in intent.platform.others.items():
         if one.has_operator and one.namespace == intent.namespace:
             whose, at = VENDORS[vendor].name, context.stack_path(vendor, "namespace")
-            yield Finding(
-                code="GS717",
+            yield Problem(
                 message=f"{whose}'s operator and gpushare would have objects of the same names in namespace {one.namespace}",
                 hints=(f"write another namespace for one of them, such as {VENDORS[vendor].namespace} for {whose}'s",),
                 path=at if context.writes(at) else ("spec", "namespace"),

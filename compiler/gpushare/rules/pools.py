@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpushare import vendors
 from gpushare.core import prices
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import MIB, is_dns_label, show_bytes
 from gpushare.core.wording import join_first, shorten
 from gpushare.facts.catalog import card_search
@@ -13,7 +13,7 @@ from gpushare.intent.types import CapWord, Pool
 from gpushare.offering import modes, shares
 from gpushare.offering.partitioners import config_manager
 from gpushare.offering.shares import ShareKind
-from gpushare.rules.rule import RuleContext, a_card, pool_path, product, rule
+from gpushare.rules.rule import Problem, RuleContext, a_card, pool_path, product, rule
 from gpushare.vendors import OTHERS
 
 MOST_POOLS = 300
@@ -30,14 +30,13 @@ _MEASURED = "the node runtime measures again and reports differences"
 
 
 @rule("GS201")
-def check_card(context: RuleContext) -> Iterator[Finding]:
+def check_card(context: RuleContext) -> Iterator[Problem]:
     """A card that neither the catalogue nor the intent knows."""
     for pool in context.intent.pools:
         if context.card(pool) is None:
             is_certain = card_search.of_product(pool.card, context.catalog) is not None
             others = () if is_certain else (f"`gpushare cards` lists all cards; {card_search.describing(pool.card)}",)
-            yield Finding(
-                code="GS201",
+            yield Problem(
                 message=f"unknown card {pool.card}",
                 hints=(*card_search.hints(pool.card, context.catalog), *others),
                 path=pool_path(pool, "card"),
@@ -45,7 +44,7 @@ def check_card(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS205")
-def check_name(context: RuleContext) -> Iterator[Finding]:
+def check_name(context: RuleContext) -> Iterator[Problem]:
     """A name that is invalid for Kubernetes objects or labels, or that gpushare uses itself."""
     for pool in context.intent.pools:
         card = context.card(pool)
@@ -61,13 +60,13 @@ def check_name(context: RuleContext) -> Iterator[Finding]:
             yield _bad_name(pool, f"invalid pool name {pool.name!r}", most)
 
 
-def _bad_name(pool: Pool, message: str, most: int) -> Finding:
+def _bad_name(pool: Pool, message: str, most: int) -> Problem:
     hint = f"write lower-case letters, digits and inner hyphens, at most {most} of them, such as h100-dense"
-    return Finding(code="GS205", message=message, hints=(hint,), path=pool_path(pool), on_key=True)
+    return Problem(message=message, hints=(hint,), path=pool_path(pool), on_key=True)
 
 
 @rule("GS208")
-def check_requirements(context: RuleContext) -> Iterator[Finding]:
+def check_requirements(context: RuleContext) -> Iterator[Problem]:
     """A card that lacks what the pool requires, or for which it is unknown."""
     for pool, card in context.pools_with_card():
         require = pool.require
@@ -91,12 +90,12 @@ def _about(card: Card, name: str, has: bool | None) -> str:
     return f"{a_card(card)} has {name}" if has else f"{a_card(card)} has no {name}"
 
 
-def _unmet(pool: Pool, field: str, message: str, hint: str) -> Finding:
-    return Finding(code="GS208", message=message, hints=(hint,), path=pool_path(pool, "require", field))
+def _unmet(pool: Pool, field: str, message: str, hint: str) -> Problem:
+    return Problem(message=message, hints=(hint,), path=pool_path(pool, "require", field))
 
 
-@rule("GS209")
-def check_confirmed(context: RuleContext) -> Iterator[Finding]:
+@rule("GS209", Severity.WARNING)
+def check_confirmed(context: RuleContext) -> Iterator[Problem]:
     """A number of the catalogue that no source confirms and that this pool uses."""
     for pool, card in context.pools_with_card():
         kinds = context.kinds(pool) or ()
@@ -104,9 +103,7 @@ def check_confirmed(context: RuleContext) -> Iterator[Finding]:
         facts = [*_board_facts(pool, card, kinds), *_profile_facts(pool, card, kinds), *of_modes]
         if facts:
             relied = ", ".join(dict.fromkeys(facts))
-            yield Finding(
-                code="GS209",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"pool {pool.name} relies on unconfirmed facts about {a_card(card)}: {relied}",
                 hints=(f"compare with {vendors.of(card).tool} on such a node; {_MEASURED}",),
                 path=pool_path(pool, "card"),
@@ -154,8 +151,8 @@ def _is_capped(pool: Pool, kind: ShareKind) -> bool:
     return kind.shared and shares.wanted_cap(pool, kind.profile) is not CapWord.NONE
 
 
-@rule("GS210")
-def check_same_resource(context: RuleContext) -> Iterator[Finding]:
+@rule("GS210", Severity.WARNING)
+def check_same_resource(context: RuleContext) -> Iterator[Problem]:
     """One resource name for different shares: a pod that requests it cannot know which it gets."""
     offers: dict[str, list[tuple[Pool, ShareKind, str]]] = {}
     for pool, card in context.pools_with_card():
@@ -168,9 +165,7 @@ def check_same_resource(context: RuleContext) -> Iterator[Finding]:
         if others:
             first = {text: f"{text} in {pool.name}" for pool, _, text in reversed(offered)}
             selector = f"{{gpushare.dev/pool: {others[0][0].name}}}"
-            yield Finding(
-                code="GS210",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"{resource} means different things: {join_first(list(reversed(first.values())), 4)}",
                 hints=(f"pods that ask for it must select their pool, such as nodeSelector {selector}",),
                 path=_difference(context, offered[0], others[0]),
@@ -194,14 +189,12 @@ def _difference(context: RuleContext, first: tuple[Pool, ShareKind, str], other:
     return pool_path(two, "sharing")
 
 
-@rule("GS218")
-def check_number(context: RuleContext) -> Iterator[Finding]:
+@rule("GS218", Severity.WARNING)
+def check_number(context: RuleContext) -> Iterator[Problem]:
     """More pools than gpushare is tested with."""
     number = len(context.intent.pools)
     if number > MOST_POOLS:
-        yield Finding(
-            code="GS218",
-            severity=Severity.WARNING,
+        yield Problem(
             message=f"{number} pools are more than the {MOST_POOLS} that gpushare is tested with",
             hints=("describe nodes with the same sharing as one pool, or give each cluster an intent of its own",),
             path=("spec", "pools"),
@@ -213,18 +206,18 @@ PRICES = ("spec", "prices")
 
 
 @rule("GS221")
-def check_price_names(context: RuleContext) -> Iterator[Finding]:
+def check_price_names(context: RuleContext) -> Iterator[Problem]:
     """A price of what is neither a pool nor a card. A card that no pool has is none: clusters share lists of prices."""
     pools = [pool.name for pool in context.intent.pools]
     for name in context.intent.prices:
         if name not in pools and context.catalog.get(name) is None:
             hints = card_search.of_pool_or_card(name, pools, context.catalog)
             message = f"there is no pool and no card {shorten(name)!r}"
-            yield Finding(code="GS221", message=message, hints=hints, path=(*PRICES, name), on_key=True)
+            yield Problem(message=message, hints=hints, path=(*PRICES, name), on_key=True)
 
 
 @rule("GS222")
-def check_currencies(context: RuleContext) -> Iterator[Finding]:
+def check_currencies(context: RuleContext) -> Iterator[Problem]:
     """Prices in several currencies, or only some with one."""
     if which := prices.disagreement(context.intent.prices.values()):
-        yield Finding(code="GS222", message=which, hints=(prices.AGREE,), path=PRICES)
+        yield Problem(message=which, hints=(prices.AGREE,), path=PRICES)

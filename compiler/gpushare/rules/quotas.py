@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import is_dns_label, show_bytes
 from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.types import CapWord, Pool, Quota
 from gpushare.offering import shares
 from gpushare.offering.shares import ShareKind
-from gpushare.rules.rule import RuleContext, pool_path, rule
+from gpushare.rules.rule import Problem, RuleContext, pool_path, rule
 from gpushare_node.contract.struct import Struct
 from gpushare_node.contract.tenancy import AdmissionMode
 
@@ -83,15 +83,14 @@ def _resolved(context: RuleContext) -> Iterator[ResolvedQuota]:
 
 
 @rule("GS601")
-def check_pool(context: RuleContext) -> Iterator[Finding]:
+def check_pool(context: RuleContext) -> Iterator[Problem]:
     """A quota on a pool that the intent lacks."""
     names = {pool.name for pool in context.intent.pools}
     for quota in context.intent.quotas:
         if quota.pool not in names:
             near = nearest(quota.pool, names)
             hint = f"nearest: {join_words(near, 'or')}" if near else f"the pools are {join_first(sorted(names), 5)}"
-            yield Finding(
-                code="GS601",
+            yield Problem(
                 message=f"there is no pool {quota.pool}",
                 hints=(hint,),
                 path=quota_path(quota),
@@ -101,15 +100,14 @@ def check_pool(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS602")
-def check_one_resource(context: RuleContext) -> Iterator[Finding]:
+def check_one_resource(context: RuleContext) -> Iterator[Problem]:
     """A bare count or a memory size for a pool that has several resources."""
     for resolved in resolved_quotas(context):
         quota = resolved.quota
         if quota.per_resource or resolved.sole:
             continue
         what, count = ("memory", 1) if quota.shares is None else ("a number of shares", quota.shares)
-        yield Finding(
-            code="GS602",
+        yield Problem(
             message=f"{what} does not name a resource: pool {quota.pool} has {join_words(_names(resolved))}",
             hints=("write one number for each: {" + ", ".join(f"{name}: {count}" for name in _names(resolved)) + "}",),
             path=(*quota_path(quota), "memory") if quota.shares is None else resolved.shares_path,
@@ -125,14 +123,13 @@ _SHARES = frozenset({"replicas", "count"})
 
 
 @rule("GS603")
-def check_offered(context: RuleContext) -> Iterator[Finding]:
+def check_offered(context: RuleContext) -> Iterator[Problem]:
     """A profile or resource that the pool does not offer."""
     for resolved in resolved_quotas(context):
         for name, count in resolved.quota.per_resource:
             if shares.find(resolved.kinds, name) is None:
                 meant = f"the number of shares is called shares: {{shares: {count}}}" if name in _SHARES else ""
-                yield Finding(
-                    code="GS603",
+                yield Problem(
                     message=f"pool {resolved.pool.name} does not offer {name}",
                     hints=(meant or f"it offers {join_words(_names(resolved))}",),
                     path=(*quota_path(resolved.quota), name),
@@ -141,7 +138,7 @@ def check_offered(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS604")
-def check_memory(context: RuleContext) -> Iterator[Finding]:
+def check_memory(context: RuleContext) -> Iterator[Problem]:
     """A memory quota that no number of shares corresponds to."""
     for resolved in resolved_quotas(context):
         quota, kind = resolved.quota, resolved.sole
@@ -161,20 +158,18 @@ def check_memory(context: RuleContext) -> Iterator[Finding]:
             message, hint = f"pool {quota.pool} has no cap, so memory cannot be counted in shares", "write a number of shares"
         else:
             continue
-        yield Finding(code="GS604", message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
+        yield Problem(message=message, hints=(hint,), path=(*quota_path(quota), "memory"))
 
 
-@rule("GS610")
-def check_floor(context: RuleContext) -> Iterator[Finding]:
+@rule("GS610", Severity.WARNING)
+def check_floor(context: RuleContext) -> Iterator[Problem]:
     """A memory quota that is smaller than one share."""
     for resolved in resolved_quotas(context):
         size = resolved.quota.memory_bytes
         for kind, count, path in resolved.limits:
             if size is not None and path[-1] == "memory" and not count:
                 cap = shares.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas)
-                yield Finding(
-                    code="GS610",
-                    severity=Severity.WARNING,
+                yield Problem(
                     message=f"{show_bytes(size)} is less than one share of pool {resolved.pool.name}, so it allows none",
                     hints=(f"a share is {cap}Mi: write memory: {cap}Mi or more, or 0 in place of the mapping for none",),
                     path=path,
@@ -182,14 +177,13 @@ def check_floor(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS605")
-def check_access(context: RuleContext) -> Iterator[Finding]:
+def check_access(context: RuleContext) -> Iterator[Problem]:
     """A quota for a namespace that may not use the pool."""
     pools = {pool.name: pool for pool in context.intent.pools}
     for quota in context.intent.quotas:
         pool = pools.get(quota.pool)
         if pool and pool.namespaces and quota.namespace not in pool.namespaces:
-            yield Finding(
-                code="GS605",
+            yield Problem(
                 message=f"namespace {quota.namespace} may not use pool {pool.name}, which is for {join_first(pool.namespaces)}",
                 hints=(f"add {quota.namespace} to the pool's namespaces, or remove this quota",),
                 path=quota_path(quota),
@@ -197,8 +191,8 @@ def check_access(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-@rule("GS606")
-def check_total(context: RuleContext) -> Iterator[Finding]:
+@rule("GS606", Severity.WARNING)
+def check_total(context: RuleContext) -> Iterator[Problem]:
     """A quota larger than the whole pool."""
     for resolved in resolved_quotas(context):
         nodes = resolved.pool.nodes.count
@@ -209,17 +203,15 @@ def check_total(context: RuleContext) -> Iterator[Finding]:
                 if path[-1] == "memory":
                     cap = shares.cap_mib(resolved.pool, resolved.card, kind.profile, kind.replicas) or 0
                     most = f"{per_node * nodes * cap}Mi"
-                yield Finding(
-                    code="GS606",
-                    severity=Severity.WARNING,
+                yield Problem(
                     message=f"{count} {kind.resource} exceed pool {resolved.pool.name}: {per_node} on each of {nodes} nodes",
                     hints=(f"write {most} or less: the rest can never be used",),
                     path=path,
                 )
 
 
-@rule("GS607")
-def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
+@rule("GS607", Severity.WARNING)
+def check_shared_budget(context: RuleContext) -> Iterator[Problem]:
     """Pools that share a resource name share one budget, because Kubernetes counts by name."""
     offering: dict[str, list[Pool]] = {}
     for pool in context.intent.pools:
@@ -235,9 +227,7 @@ def check_shared_budget(context: RuleContext) -> Iterator[Finding]:
         usable = [pool.name for pool in offering[resource] if not pool.namespaces or namespace in pool.namespaces]
         if len(usable) > 1:
             total = sum(count for _, count, _ in entries)
-            yield Finding(
-                code="GS607",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"{namespace} gets one budget of {total} {resource} for pools {join_first(usable)} together",
                 hints=("Kubernetes counts by resource name: only resources of other names have budgets of their own",),
                 path=entries[-1][2],
@@ -250,12 +240,11 @@ def _counted(context: RuleContext, pool: Pool, kind: ShareKind) -> Iterator[str]
 
 
 @rule("GS608")
-def check_namespace(context: RuleContext) -> Iterator[Finding]:
+def check_namespace(context: RuleContext) -> Iterator[Problem]:
     """A quota for a name that is not a valid namespace name."""
     for namespace in {quota.namespace: None for quota in context.intent.quotas}:
         if not is_dns_label(namespace):
-            yield Finding(
-                code="GS608",
+            yield Problem(
                 message=f"invalid namespace name {namespace!r}",
                 hints=("write lower-case letters, digits and inner hyphens, at most 63 of them",),
                 path=("spec", "quotas", namespace),
@@ -264,7 +253,7 @@ def check_namespace(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS609")
-def check_repeated(context: RuleContext) -> Iterator[Finding]:
+def check_repeated(context: RuleContext) -> Iterator[Problem]:
     """One resource under two names in one quota."""
     for resolved in resolved_quotas(context):
         seen: dict[str, str] = {}
@@ -273,8 +262,7 @@ def check_repeated(context: RuleContext) -> Iterator[Finding]:
             if kind is None:
                 continue
             if kind.resource in seen:
-                yield Finding(
-                    code="GS609",
+                yield Problem(
                     message=f"{name} and {seen[kind.resource]} are the same resource, {kind.resource}",
                     hints=("write it once",),
                     path=(*quota_path(resolved.quota), name),
@@ -288,23 +276,21 @@ _UNKEPT = {
 }
 
 
-@rule("GS611")
-def check_kept(context: RuleContext) -> Iterator[Finding]:
+@rule("GS611", Severity.WARNING)
+def check_kept(context: RuleContext) -> Iterator[Problem]:
     """A pool for some namespaces, without a policy that keeps others out."""
     why = _UNKEPT.get(context.intent.admission.mode)
     for pool in context.intent.pools if why else ():
         if pool.namespaces:
-            yield Finding(
-                code="GS611",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"pool {pool.name} is open to every namespace: {why}",
                 hints=("write admission.enforce: deny, or leave the pool's namespaces out",),
                 path=pool_path(pool, "namespaces"),
             )
 
 
-@rule("GS612")
-def check_sum_of_namespaces(context: RuleContext) -> Iterator[Finding]:
+@rule("GS612", Severity.WARNING)
+def check_sum_of_namespaces(context: RuleContext) -> Iterator[Problem]:
     """Quotas of several namespaces that add up to more than all pools with the resource have."""
     capacity = _capacity(context)
     budgets: dict[str, Counter[str]] = {}
@@ -318,9 +304,7 @@ def check_sum_of_namespaces(context: RuleContext) -> Iterator[Finding]:
         # A single quota that is too large is GS606.
         if most is not None and max(by_namespace.values()) <= most < together:
             namespaces = join_first(list(by_namespace))
-            yield Finding(
-                code="GS612",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"the quotas of {namespaces} add up to {together} {resource}, but the pools have {most}",
                 hints=("make them smaller, or accept that a namespace may get less than its quota",),
                 path=last[resource][1],
@@ -337,17 +321,15 @@ def _capacity(context: RuleContext) -> dict[str, int | None]:
     return capacity
 
 
-@rule("GS613")
-def check_platform_namespace(context: RuleContext) -> Iterator[Finding]:
+@rule("GS613", Severity.WARNING)
+def check_platform_namespace(context: RuleContext) -> Iterator[Problem]:
     """A quota on a namespace of the platform, whose own pods request GPUs."""
     first: dict[str, Quota] = {}
     for quota in context.intent.quotas:
         first.setdefault(quota.namespace, quota)
     for namespace, quota in first.items():
         if namespace in context.intent.platform_namespaces:
-            yield Finding(
-                code="GS613",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"{namespace} is a namespace of the platform: the quota also holds its test and validator pods",
                 hints=("run tenants in namespaces of their own, and give those the quota",),
                 path=quota_path(quota)[:-1],

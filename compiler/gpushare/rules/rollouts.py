@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from gpushare.core.diagnostics import Finding, Path
+from gpushare.core.diagnostics import Path
 from gpushare.core.units import show_duration
 from gpushare.core.wording import join_first, join_words, nearest
 from gpushare.intent.reader import read_rollout
-from gpushare.rules.rule import RuleContext, pool_path, rule
+from gpushare.rules.rule import Problem, RuleContext, pool_path, rule
 from gpushare.vendors import VENDORS, of
 from gpushare_node.contract.policy import Rollout
 from gpushare_node.contract.windows import Window, zone_of
@@ -39,13 +39,13 @@ LATE_SECONDS = 600
 
 
 @rule("GS219")
-def check_zones(context: RuleContext) -> Iterator[Finding]:
+def check_zones(context: RuleContext) -> Iterator[Problem]:
     """A time zone that the database lacks. Without any database no zone is checked."""
     for path, window, _ in _windows(context):
         if not _is_known(window.timezone) and (known := _known_zones()) and window.timezone not in known:
             near = _near(window.timezone, known)
             hint = f"did you mean {join_words(near, 'or')}?" if near else "write a name such as Europe/Zurich, or UTC"
-            yield Finding(code="GS219", message=f"unknown time zone {window.timezone}", hints=(hint,), path=(*path, "timezone"))
+            yield Problem(message=f"unknown time zone {window.timezone}", hints=(hint,), path=(*path, "timezone"))
 
 
 def _is_known(name: str) -> bool:
@@ -70,7 +70,7 @@ def _near(name: str, known: Sequence[str]) -> Sequence[str]:
 
 
 @rule("GS220")
-def check_durations(context: RuleContext) -> Iterator[Finding]:
+def check_durations(context: RuleContext) -> Iterator[Problem]:
     """A window of more than seven days, or one into which no drain and change ever fit."""
     for path, window, rollouts in _windows(context):
         seconds = window.duration_seconds
@@ -79,7 +79,7 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
         short = [name for name, least in needed.items() if seconds < least]
         if seconds > _LONGEST_SECONDS:
             message, hint = "a window is open for at most seven days", "write 168h or less; windows may follow each other"
-            yield Finding(code="GS220", message=message, hints=(hint,), path=(*path, "duration"))
+            yield Problem(message=message, hints=(hint,), path=(*path, "duration"))
         elif short:
             least = max(needed.values())
             whose = f" of pool {join_first(pools)}" if (pools := [name for name in short if name]) else ""
@@ -91,8 +91,7 @@ def check_durations(context: RuleContext) -> Iterator[Finding]:
             if least > _LONGEST_SECONDS:
                 most = show_duration(_LONGEST_SECONDS - change_seconds - LATE_SECONDS)
                 ways = f"a shorter drainTimeout: a window is open for 168h at most, so it fits a drain of {most} at most"
-            yield Finding(
-                code="GS220",
+            yield Problem(
                 message=message,
                 hints=(f"{parts} and {show_duration(LATE_SECONDS)} until a node begins must fit", f"write {ways}"),
                 path=(*path, "duration"),

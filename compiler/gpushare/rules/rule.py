@@ -1,11 +1,11 @@
 """What a rule is, and what it may read: `rule`, RuleContext, the paths of a pool's fields, and how findings name cards.
 
-A rule is a function from a RuleContext to findings of one code; `@rule("GS217")` registers it. Facts about a pool that several
-rules need (its card, its resolved layouts and shares) are computed once, here.
+A rule is a function from a RuleContext to the problems of one code; `@rule("GS217")` registers it, with their severity if they
+are no errors. Facts about a pool that several rules need (its card, its resolved layouts and shares) are computed once, here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 from gpushare import vendors
@@ -16,7 +16,7 @@ from gpushare.intent.types import Intent, Layout, NvidiaStack, Pool
 from gpushare.offering import backends, modes, shares
 from gpushare.offering.shares import ShareKind
 from gpushare.vendors import OTHERS
-from gpushare_node.contract.struct import NOTHING
+from gpushare_node.contract.struct import NOTHING, Struct, content_of
 
 _READ_WITH_A_VOWEL = set("AEFHILMNORSX8")
 
@@ -103,6 +103,16 @@ class RuleContext:
         return backends.of(pool, card).extended_name(kind.resource) if card and is_offered else ""
 
 
+class Problem(Struct):
+    """What a rule finds: a Finding's fields without its code and severity, which are the rule's."""
+
+    message: str
+    hints: tuple[str, ...] = ()
+    path: Path = ()
+    on_key: bool = False
+    causes: tuple[Path, ...] = ()
+
+
 Check = Callable[[RuleContext], Iterator[Finding]]
 """Finds every violation of one code, in a fixed order."""
 
@@ -110,21 +120,26 @@ REGISTERED: dict[str, Check] = {}
 """The rules by code, in the order in which their modules were imported; `run_rules` takes them in the order of their codes."""
 
 
-def rule(code: str) -> Callable[[Check], Check]:
-    """Register a function as the rule of a code. Raises ValueError if the code has one."""
+def rule(code: str, severity: Severity = Severity.ERROR) -> Callable[[Callable[[RuleContext], Iterator[Problem]]], Check]:
+    """Register a function as the rule of a code, all of whose findings have this severity. ValueError if the code has one."""
 
-    def register(check: Check) -> Check:
+    def register(check: Callable[[RuleContext], Iterator[Problem]]) -> Check:
         if code in REGISTERED:
             raise ValueError(f"{code} has a rule: {REGISTERED[code].__module__}.{REGISTERED[code].__name__}")
-        REGISTERED[code] = check
-        return check
+
+        @wraps(check)
+        def findings(context: RuleContext) -> Iterator[Finding]:
+            return (Finding(code=code, severity=severity, **content_of(one)) for one in check(context))
+
+        REGISTERED[code] = findings
+        return findings
 
     return register
 
 
-def warn_of_pool(code: str, pool: Pool, message: str, hint: str, *steps: str | int) -> Finding:
-    """Return a warning about the field of a pool at the given steps."""
-    return Finding(code=code, severity=Severity.WARNING, message=message, hints=(hint,), path=pool_path(pool, *steps))
+def of_pool(pool: Pool, message: str, hint: str, *steps: str | int) -> Problem:
+    """Return a problem of the field of a pool at the given steps."""
+    return Problem(message=message, hints=(hint,), path=pool_path(pool, *steps))
 
 
 def pool_path(pool: Pool, *steps: str | int) -> Path:

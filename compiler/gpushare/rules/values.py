@@ -15,11 +15,10 @@ from gpushare.facts.catalog.vendor_charts import VendorChart
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.reading import schema
 from gpushare.rules import fields
-from gpushare.rules.rule import RuleContext, rule
+from gpushare.rules.rule import Problem, RuleContext, rule
 from gpushare.rules.versions import judging_chart
 from gpushare_node.contract import quantity
 from gpushare_node.contract.policy import Partitioner
-from gpushare_node.contract.struct import replace
 
 HERE = ("spec", "platform", "values")
 
@@ -56,7 +55,7 @@ def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | VendorChart
 
 
 @rule("GS708")
-def check_known(context: RuleContext) -> Iterator[Finding]:
+def check_known(context: RuleContext) -> Iterator[Problem]:
     """A value that the chart does not know. Helm would accept it, and it would have no effect."""
     for chart, path, _, verdict, at in _checked(context):
         if isinstance(verdict, Unknown):
@@ -65,7 +64,7 @@ def check_known(context: RuleContext) -> Iterator[Finding]:
             message = f"{_described(chart)} has no value {'.'.join(path)}"
             if "." in path[-1]:
                 message, hint = _dotted(path[-1], chart.name)
-            yield Finding(code="GS708", message=message, hints=(hint,), path=at, on_key=True)
+            yield Problem(message=message, hints=(hint,), path=at, on_key=True)
 
 
 def _described(chart: UpstreamChart | VendorChart) -> str:
@@ -80,40 +79,39 @@ def _dotted(key: str, chart: str) -> tuple[str, str]:
 
 
 @rule("GS709")
-def check_dropped(context: RuleContext) -> Iterator[Finding]:
+def check_dropped(context: RuleContext) -> Iterator[Problem]:
     """A value that the chart had in an earlier version, or only seems to have."""
     for chart, _, _, verdict, at in _of_nvidia(context):
         if isinstance(verdict, Dropped):
             hint = f"write {verdict.replacement}" if verdict.replacement else "leave it out: nothing replaces it"
             message = f"{verdict.path} does nothing in {chart.name} {chart.described or chart.version}: {verdict.reason}"
-            yield Finding(code="GS709", message=message, hints=(hint,), path=at, on_key=True)
+            yield Problem(message=message, hints=(hint,), path=at, on_key=True)
 
 
 @rule("GS710")
-def check_type(context: RuleContext) -> Iterator[Finding]:
+def check_type(context: RuleContext) -> Iterator[Problem]:
     """A value that the chart does not expect, or that the API server rejects."""
     fine = True
     for chart, path, value, verdict, where in _checked(context):
         if not isinstance(verdict, Known):
             continue
-        found: list[Finding] = []
+        found: list[Problem] = []
         if isinstance(chart, VendorChart) and verdict.fact is not None:
-            found = list(schema.violations(value, verdict.fact.schema, where)) if value is not None else []
-            found = [replace(one, code="GS710") for one in found]
+            found = [_problem(one) for one in schema.violations(value, verdict.fact.schema, where) if value is not None]
         elif isinstance(chart, UpstreamChart) and verdict.fact is not None:
-            found = [replace(one, code="GS710") for one in upstream.violations(chart, verdict.fact, value, where)]
+            found = list(map(_problem, upstream.violations(chart, verdict.fact, value, where)))
             if not found and isinstance(value, list | tuple):
                 found = list(_wrong(where, _contradictions_of_list(path[-1], value)))
         elif not (value is None and verdict.nullable):  # the chart's templates would read values below it, and fail
             message = f"{'.'.join(path)} contains other values"
-            found = [Finding(code="GS710", message=message, hints=("write a mapping",), path=where)]
+            found = [Problem(message=message, hints=("write a mapping",), path=where)]
         yield from found
         fine = fine and (not found or isinstance(chart, VendorChart))
     if fine and context.intent.platform.installs_chart:
         yield from _mappings(judging_chart(context.intent.platform), context.intent.platform.values)
 
 
-def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[Finding]:
+def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()) -> Iterator[Problem]:
     """Yield contradictions within mappings whose values are each correct, or with the chart's own part of them."""
     for key, value in values.items():
         path = (*above, key)
@@ -123,20 +121,24 @@ def _mappings(chart: UpstreamChart, values: Mapping[str, Any], above: Steps = ()
             yield from _mappings(chart, value, path)
 
 
-def _wrong(where: Path, wrong: Iterable[Wrong]) -> Iterator[Finding]:
+def _problem(found: Finding) -> Problem:
+    return Problem(message=found.message, hints=found.hints, path=found.path, on_key=found.on_key, causes=found.causes)
+
+
+def _wrong(where: Path, wrong: Iterable[Wrong]) -> Iterator[Problem]:
     for below, message, hint in wrong:
-        yield Finding(code="GS710", message=message, hints=(hint,), path=(*where, *below))
+        yield Problem(message=message, hints=(hint,), path=(*where, *below))
 
 
 @rule("GS711")
-def check_owned(context: RuleContext) -> Iterator[Finding]:
+def check_owned(context: RuleContext) -> Iterator[Problem]:
     """A value that the compiler sets itself."""
     for chart, path, _, verdict, at in _checked(context):
         ours = owned(context.intent, chart)
         taken = _taken(ours, path)
         is_value = isinstance(verdict, OpenMap) or (isinstance(verdict, Known) and verdict.fact is not None)
         if taken and is_value:
-            yield Finding(code="GS711", message=f"gpushare sets {taken} itself", hints=(ours[taken],), path=at, on_key=True)
+            yield Problem(message=f"gpushare sets {taken} itself", hints=(ours[taken],), path=at, on_key=True)
     if context.intent.platform.stack is NvidiaStack.GPU_OPERATOR:
         for _, path, value, _, _ in _of_nvidia(context):
             if isinstance(value, list | tuple):
@@ -149,17 +151,17 @@ def _taken(ours: Iterable[str], path: Steps) -> str | None:
     return next((own for own in ours if f"{dotted}.".startswith(f"{own}.") or f"{own}.".startswith(f"{dotted}.")), None)
 
 
-def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Finding]:
+def _owned_entries(path: Steps, entries: Sequence[object]) -> Iterator[Problem]:
     """Report variables and command line flags with which a process would ignore the profiles."""
     variables, flags = ENVIRONMENT.get(".".join(path), ()), ARGUMENTS.get(".".join(path), ())
     for number, entry in enumerate(entries):
         where: Path = (*HERE, *path, number)
         if isinstance(entry, Mapping) and entry.get("name") in variables:
             message, hint = f"the variable {entry['name']}", "leave it out; other variables of this list are kept"
-            yield Finding(code="GS711", message=f"gpushare sets {message} itself", hints=(hint,), path=(*where, "name"))
+            yield Problem(message=f"gpushare sets {message} itself", hints=(hint,), path=(*where, "name"))
         elif isinstance(entry, str) and (flag := _flag(entry)) in flags:
             message, hint = f"{flag} would override every profile", "leave it out; gpushare's profiles set it"
-            yield Finding(code="GS711", message=message, hints=(hint,), path=where)
+            yield Problem(message=message, hints=(hint,), path=where)
 
 
 def _flag(argument: str) -> str:
@@ -167,8 +169,8 @@ def _flag(argument: str) -> str:
     return f"--{argument.lstrip('-').partition('=')[0]}"
 
 
-@rule("GS723")
-def check_off(context: RuleContext) -> Iterator[Finding]:
+@rule("GS723", Severity.WARNING)
+def check_off(context: RuleContext) -> Iterator[Problem]:
     """A value of a component that is disabled, so that nothing reads it."""
     platform = context.intent.platform
     for chart, path, value, verdict, at in _of_nvidia(context):
@@ -178,14 +180,7 @@ def check_off(context: RuleContext) -> Iterator[Finding]:
         off = next((name for name in wanted if name != ".".join(path) and not _is_on(name, platform, chart)), None)
         if off:
             why, hint = _SWITCHED.get(off, (f"{off} is not true", "remove it, or enable that part"))
-            yield Finding(
-                code="GS723",
-                severity=Severity.WARNING,
-                message=f"{'.'.join(path)} has no effect: {why}",
-                hints=(hint,),
-                path=at,
-                on_key=True,
-            )
+            yield Problem(message=f"{'.'.join(path)} has no effect: {why}", hints=(hint,), path=at, on_key=True)
 
 
 def _is_read(chart: UpstreamChart, verdict: object, value: object) -> bool:

@@ -9,7 +9,7 @@ for Blackwell, whose first branches (R570, and R580 for 10.3) it states with the
 import re
 from collections.abc import Iterator, Mapping
 
-from gpushare.core.diagnostics import Finding, Path, Severity
+from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.wording import join_words
 from gpushare.facts.catalog import upstream, vendor_charts
 from gpushare.facts.catalog.cards import Card, MigProfile
@@ -18,7 +18,7 @@ from gpushare.facts.catalog.vendor_charts import VendorChart
 from gpushare.intent.types import NvidiaStack, Platform, Pool, SharePlacement
 from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
-from gpushare.rules.rule import RuleContext, a_card, pool_path, rule
+from gpushare.rules.rule import Problem, RuleContext, a_card, pool_path, rule
 from gpushare_node.contract.struct import Struct, replace
 
 HERE = ("spec", "platform")
@@ -54,27 +54,24 @@ class DriverRange(Struct):
 
 
 @rule("GS702")
-def check_old_kubernetes(context: RuleContext) -> Iterator[Finding]:
+def check_old_kubernetes(context: RuleContext) -> Iterator[Problem]:
     """A Kubernetes version that lacks what the bundle uses."""
     version = context.intent.kubernetes
     if version and version < OLDEST_KUBERNETES:
-        yield Finding(
-            code="GS702",
+        yield Problem(
             message=f"Kubernetes {_dotted(version)} is too old: bundles need 1.30 or newer",
             hints=('write kubernetes: "1.30" or newer, the oldest API server that the bundle must install on',),
             path=("spec", "kubernetes"),
         )
 
 
-@rule("GS703")
-def check_new_kubernetes(context: RuleContext) -> Iterator[Finding]:
+@rule("GS703", Severity.WARNING)
+def check_new_kubernetes(context: RuleContext) -> Iterator[Problem]:
     """A Kubernetes version that this gpushare was not tested with."""
     version = context.intent.kubernetes
     if version and version > NEWEST_KUBERNETES:
         known = _dotted(NEWEST_KUBERNETES)
-        yield Finding(
-            code="GS703",
-            severity=Severity.WARNING,
+        yield Problem(
             message=f"this version of gpushare supports Kubernetes up to {known}, not {_dotted(version)}",
             hints=(f'the bundle needs nothing newer than {known}: write kubernetes: "{known}" or older',),
             path=("spec", "kubernetes"),
@@ -86,12 +83,11 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 @rule("GS719")
-def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
+def check_kubernetes_form(context: RuleContext) -> Iterator[Problem]:
     """A text that is not a minor version of Kubernetes."""
     if context.intent.kubernetes is None:
         given = context.document.get("spec", {}).get("kubernetes", "")
-        yield Finding(
-            code="GS719",
+        yield Problem(
             message=f"invalid Kubernetes version {given!r}",
             hints=('write the oldest API server\'s major and minor number in quotes, such as kubernetes: "1.33"',),
             path=("spec", "kubernetes"),
@@ -99,22 +95,21 @@ def check_kubernetes_form(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS704")
-def check_version_form(context: RuleContext) -> Iterator[Finding]:
+def check_version_form(context: RuleContext) -> Iterator[Problem]:
     """A text that is not a version of the stack's chart."""
     platform = context.intent.platform
     form = VERSIONS.get(platform.stack)
     if platform.version is not None and form and not re.match(form, platform.version):
         chart = upstream.chart(platform.stack.value)
-        yield Finding(
-            code="GS704",
+        yield Problem(
             message=f"invalid version {platform.version!r} of {chart.name}",
             hints=(f"write it as the chart does: {chart.version}",),
             path=(*HERE, "version"),
         )
 
 
-@rule("GS705")
-def check_version_known(context: RuleContext) -> Iterator[Finding]:
+@rule("GS705", Severity.WARNING)
+def check_version_known(context: RuleContext) -> Iterator[Problem]:
     """A release whose chart was not read, so that its values are judged by another's."""
     yield from _of_others(context)
     platform = context.intent.platform
@@ -131,9 +126,7 @@ def check_version_known(context: RuleContext) -> Iterator[Finding]:
         why = f"the oldest whose chart was read; {platform.version} may know others"
     else:
         return
-    yield Finding(
-        code="GS705",
-        severity=Severity.WARNING,
+    yield Problem(
         message=f"values are checked against {chart.name} {chart.described}, {why}",
         hints=(f"known are {join_words(chart.known_versions)}",),
         path=(*HERE, "version"),
@@ -145,16 +138,14 @@ def is_release(chart: VendorChart, version: str) -> bool:
     return bool(re.match(("v" if chart.version.startswith("v") else "") + _NUMBER, version))
 
 
-def _of_others(context: RuleContext) -> Iterator[Finding]:
+def _of_others(context: RuleContext) -> Iterator[Problem]:
     """Report any release of another vendor's chart but the newest, the only one that was read."""
     for vendor, one in context.intent.platform.others.items():
         if one.version is None or not one.installs_chart:
             continue
         chart, given = vendor_charts.chart(one.stack.value), one.version
         if is_release(chart, given) and given != chart.version:
-            yield Finding(
-                code="GS705",
-                severity=Severity.WARNING,
+            yield Problem(
                 message=f"values are checked against {chart.name} {chart.version}, whose images the bundle has, not {given}",
                 hints=(f"leave version out, or compare `helm show values {chart.name} --version {given}`",),
                 path=context.stack_path(vendor, "version"),
@@ -162,7 +153,7 @@ def _of_others(context: RuleContext) -> Iterator[Finding]:
 
 
 @rule("GS707")
-def check_plugin(context: RuleContext) -> Iterator[Finding]:
+def check_plugin(context: RuleContext) -> Iterator[Problem]:
     """Pools that need a newer device plugin than the chart's version installs."""
     version, written = _plugin_version(context)
     found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", version)
@@ -197,8 +188,8 @@ def _profiles(context: RuleContext, pool: Pool) -> Iterator[MigProfile]:
             yield kind.profile
 
 
-def _old_plugin(message: str, hint: str, path: Path) -> Finding:
-    return Finding(code="GS707", message=message, hints=(hint,), path=path)
+def _old_plugin(message: str, hint: str, path: Path) -> Problem:
+    return Problem(message=message, hints=(hint,), path=path)
 
 
 def _plugin_version(context: RuleContext) -> tuple[str, Path]:
@@ -218,7 +209,7 @@ def _plugin_version(context: RuleContext) -> tuple[str, Path]:
 
 
 @rule("GS718")
-def check_driver(context: RuleContext) -> Iterator[Finding]:
+def check_driver(context: RuleContext) -> Iterator[Problem]:
     """A driver that does not serve a pool's card, that cannot partition it, or kernel modules that do not serve it."""
     driver = context.intent.platform.driver
     if driver is None:
@@ -239,7 +230,7 @@ def _is_outside(version: tuple[int, ...], bounds: DriverRange) -> bool:
     return bool(version) and not (bounds.first or 0) <= version[0] <= (bounds.last or version[0])
 
 
-def _unserved(text: str, pool: Pool, card: Card, path: Path) -> Finding:
+def _unserved(text: str, pool: Pool, card: Card, path: Path) -> Problem:
     bounds = branches(card)
     if bounds.last is not None:
         why = f"R{bounds.last} is the last branch for it"
@@ -250,10 +241,10 @@ def _unserved(text: str, pool: Pool, card: Card, path: Path) -> Finding:
     if path[-1] != "version":
         whose = f"driver {text}, which this release of gpu-operator installs,"
         message = f"{whose} does not serve {a_card(card)} of pool {pool.name}"
-    return Finding(code="GS718", message=message, hints=(hint,), path=path)
+    return Problem(message=message, hints=(hint,), path=path)
 
 
-def _check_modules(context: RuleContext) -> Iterator[Finding]:
+def _check_modules(context: RuleContext) -> Iterator[Problem]:
     """Yield the pools whose cards have no open kernel modules, if the values ask for these."""
     values = context.intent.platform.values.get("driver")
     values = values if isinstance(values, Mapping) else {}
@@ -263,8 +254,7 @@ def _check_modules(context: RuleContext) -> Iterator[Finding]:
     for pool, card in context.pools_with_card():
         if not has_open_modules(card):
             other = "kernelModuleType: auto or proprietary" if key == "kernelModuleType" else f"{key}: false"
-            yield Finding(
-                code="GS718",
+            yield Problem(
                 message=f"the open kernel modules do not serve {a_card(card)} of pool {pool.name}: they need Turing or newer",
                 hints=(f"write {other}",),
                 path=(*HERE, "values", "driver", key),
@@ -274,20 +264,19 @@ def _check_modules(context: RuleContext) -> Iterator[Finding]:
 _OPEN_MODULES: Mapping[str, object] = {"kernelModuleType": "open", "useOpenKernelModules": True}
 
 
-def _check_mig(context: RuleContext, text: str, version: tuple[int, ...]) -> Iterator[Finding]:
+def _check_mig(context: RuleContext, text: str, version: tuple[int, ...]) -> Iterator[Problem]:
     """Yield findings whose path is that of their pool; the caller knows where the driver is written."""
     for pool, card, geometry in mig_pools(context):
         if _is_older(version, geometry.min_driver):
             message = f"driver {text} cannot partition {a_card(card)} of pool {pool.name}"
             hint = f"MIG on this card needs driver {geometry.min_driver} or newer"
-            yield Finding(code="GS718", message=message, hints=(hint,), path=pool_path(pool))
+            yield Problem(message=message, hints=(hint,), path=pool_path(pool))
             continue
         present = [{name for name, _ in layout} for layout in set(context.layouts(pool) or ())]
         for needed in geometry.layout_drivers:
             if _is_older(version, needed.min_driver) and any(names.issuperset(needed.profiles) for names in present):
                 where = f"on {a_card(card)} of pool {pool.name}"
-                yield Finding(
-                    code="GS718",
+                yield Problem(
                     message=f"driver {text} cannot make {join_words(needed.profiles)} {where}",
                     hints=(f"that needs driver R{needed.min_driver} or newer",),
                     path=pool_path(pool),

@@ -371,21 +371,21 @@ _PERIOD: Shape[tuple[int, int]] = record(
 )
 _ESTIMATE: Shape[Estimate] = record(
     "estimate",
-    Member("value", ROUNDED, lambda one: one.value),
-    Member("low", ROUNDED, lambda one: one.low),
+    Member("value", ROUNDED),
+    Member("low", ROUNDED),
     Member("high", optional(ROUNDED), lambda one: None if math.isinf(one.high) else one.high),
     text="A number with the interval in which it lies with a confidence of 95 %; high is null if nothing bounds it.",
 )
 _ENDING: Shape[Ending] = record(
     "",
     *fields(Ending, "namespace", "pod", "container"),
-    Member("at", _TIME, lambda one: one.at, "When it would first have been sent a signal, or its pod evicted."),
-    Member("usedBytes", COUNT, lambda one: one.used_bytes),
+    Member("at", _TIME, text="When it would first have been sent a signal, or its pod evicted."),
+    Member("usedBytes", COUNT),
 )
 _TEST: Shape[BackTest] = record(
     "test",
-    Member("containers", COUNT, lambda one: one.containers),
-    Member("endings", array(_ENDING), lambda one: one.endings),
+    Member("containers", COUNT),
+    Member("endings", array(_ENDING)),
     Member("endingsPerContainerWeek", _ESTIMATE, lambda one: one.rate),
     text="Whom the node runtime's guard would have ended in the tested part.",
 )
@@ -394,7 +394,7 @@ _BOTH: Shape[tuple[int, int]] = record(
 )
 _CHANGE: Shape[AdvisedSharing] = record(
     "change",
-    Member("fields", OBJECT, lambda one: one.fields, "The fields of the pool that change, with their whole new values."),
+    Member("fields", OBJECT, text="The fields of the pool that change, with their whole new values."),
     Member(
         "capMiB",
         optional(INTEGER),
@@ -414,21 +414,18 @@ _CHANGE: Shape[AdvisedSharing] = record(
         lambda one: one.freed_mib,
         "The memory of the GPUs saved; negative if more are needed; null if the card's is not known.",
     ),
-    Member("savedPerHour", optional(ROUNDED), lambda one: one.saved_per_hour, "null without a price."),
-    Member("backTest", _TEST, lambda one: one.back_test),
+    Member("savedPerHour", optional(ROUNDED), text="null without a price."),
+    Member("backTest", _TEST),
 )
 _DISTRIBUTION: Shape[Distribution] = record(
     "distribution",
-    Member("containers", COUNT, lambda one: one.containers),
+    Member("containers", COUNT),
     Member("p50Bytes", _ESTIMATE, lambda one: one.p50),
     Member("p95Bytes", _ESTIMATE, lambda one: one.p95),
     Member("p99Bytes", _ESTIMATE, lambda one: one.p99),
     Member("mostBytes", COUNT, lambda one: one.most),
     Member(
-        "nearCap",
-        COUNT,
-        lambda one: one.near_cap,
-        "Containers that used at least 95 % of their cap: what they would use without it is not known.",
+        "nearCap", COUNT, text="Containers that used at least 95 % of their cap: what they would use without it is not known."
     ),
 )
 _REFUSAL: Shape[Refusal] = record(
@@ -441,18 +438,17 @@ _POOL: Shape[PoolAdvice] = record(
     Member(
         "refusal",
         optional(_REFUSAL),
-        lambda one: one.refusal,
-        "Why nothing is advised; null if the use was compared with the ways to share the card.",
+        text="Why nothing is advised; null if the use was compared with the ways to share the card.",
     ),
-    Member("change", optional(_CHANGE), lambda one: one.change, "null: none is advised."),
-    Member("present", optional(_TEST), lambda one: one.present, "The back-test of the present cap; null without one."),
+    Member("change", optional(_CHANGE), text="null: none is advised."),
+    Member("present", optional(_TEST), text="The back-test of the present cap; null without one."),
     Member(
         "namespaces",
         by_name(_DISTRIBUTION),
         lambda one: {each.namespace: each for each in one.distributions},
         "The memory that containers used in the learned part, by namespace.",
     ),
-    Member("notes", array(TEXT), lambda one: one.notes, "What the history cannot tell, and how the change was chosen."),
+    Member("notes", array(TEXT), text="What the history cannot tell, and how the change was chosen."),
 )
 DOCUMENT: Document[Found] = Document(
     name="advice",
@@ -471,8 +467,7 @@ DOCUMENT: Document[Found] = Document(
         Member(
             "diff",
             Shape(schema={"type": ["string", "null"]}, write=lambda diff: diff),
-            lambda found: found.diff,
-            "The unified diff of the intent, empty without changes; null if the file cannot be patched alone.",
+            text="The unified diff of the intent, empty without changes; null if the file cannot be patched alone.",
         ),
         Member("written", FLAG, lambda found: found.is_written, "Whether the intent was patched."),
         Member("assumed", array(TEXT), lambda found: found.advice.assumed, "What the source does not say."),

@@ -214,45 +214,39 @@ _MPS: Shape[Card] = record(
 _MODE: Shape[PartitionMode] = record(
     "",
     *fields(PartitionMode, "compute", "memory"),
-    Member("partitions", COUNT, lambda mode: mode.partitions, "Of one GPU."),
-    Member("memoryMiB", optional(INTEGER), lambda mode: mode.memory_mib, "Of one partition."),
-    Member("computeUnits", optional(INTEGER), lambda mode: mode.compute_units, "Of one partition."),
+    Member("partitions", COUNT, text="Of one GPU."),
+    Member("memoryMiB", optional(INTEGER), text="Of one partition."),
+    Member("computeUnits", optional(INTEGER), text="Of one partition."),
     *fields(PartitionMode, "unconfirmed"),
 )
 _VGPU_TYPE: Shape[VgpuType] = record(
-    "", *fields(VgpuType, "name"), Member("maxCount", COUNT, lambda one: one.max_count, "How many of them one GPU has.")
+    "", *fields(VgpuType, "name"), Member("maxCount", COUNT, text="How many of them one GPU has.")
 )
 _VGPUS: Shape[Vgpus] = record(
     "",
     Member("types", array(_VGPU_TYPE), lambda vgpus: vgpus.types if vgpus.refused is None else None, is_rare=True),
-    Member("refused", words(VgpuRefusal), lambda vgpus: vgpus.refused, is_rare=True),
+    Member("refused", words(VgpuRefusal), is_rare=True),
 )
 _PLACEMENT: Shape[Placement] = record("", *fields(Placement, "start", "size"))
 _PROFILE: Shape[MigProfile] = record(
     "profile",
     *fields(MigProfile, "name"),
-    Member(
-        "profileId",
-        optional(COUNT),
-        lambda profile: profile.profile_id,
-        "What creates an instance: the ID column of nvidia-smi mig -lgip.",
-    ),
+    Member("profileId", optional(COUNT), text="What creates an instance: the ID column of nvidia-smi mig -lgip."),
     *fields(MigProfile, computeSlices="compute_slices", memoryMiB="memory_mib", maxCount="max_count"),
-    Member("placements", array(_PLACEMENT), lambda profile: profile.placements),
+    Member("placements", array(_PLACEMENT)),
     *fields(MigProfile, "sm", "unconfirmed"),
 )
 _LAYOUT_DRIVER: Shape[LayoutDriver] = record("", *fields(LayoutDriver, "profiles", minDriver="min_driver"))
 _GEOMETRY: Shape[Geometry] = record(
     "geometry",
-    Member("units", COUNT, lambda geometry: geometry.units, "Memory slices of the card's own grid."),
+    Member("units", COUNT, text="Memory slices of the card's own grid."),
     *fields(Geometry, maxInstances="max_instances", minDriver="min_driver"),
     Member(
         "layoutDrivers",
         array(_LAYOUT_DRIVER),
-        lambda geometry: geometry.layout_drivers,
-        "Layouts that need a newer driver than minDriver: those with all of `profiles`.",
+        text="Layouts that need a newer driver than minDriver: those with all of `profiles`.",
     ),
-    Member("profiles", array(_PROFILE), lambda geometry: geometry.profiles),
+    Member("profiles", array(_PROFILE)),
     *fields(Geometry, "unconfirmed"),
 )
 _CARD: Shape[tuple[Card, tuple[Layout, ...] | None]] = record(

@@ -429,12 +429,10 @@ def _sides(shape: Shape[Any]) -> Shape[tuple[Any, Any]]:
 
 _AMOUNT: Shape[Amount] = record(
     "amount",
-    Member("before", optional(COUNT), lambda amount: amount.before),
-    Member("after", optional(COUNT), lambda amount: amount.after),
+    Member("before", optional(COUNT)),
+    Member("after", optional(COUNT)),
 )
-_RESOURCE: Shape[ResourceChange] = record(
-    "", Member("perNode", _AMOUNT, lambda one: one.per_node), Member("total", _AMOUNT, lambda one: one.total)
-)
+_RESOURCE: Shape[ResourceChange] = record("", Member("perNode", _AMOUNT), Member("total", _AMOUNT))
 _INSTANCE: Shape[tuple[str, int]] = record(
     "instance", Member("profile", TEXT, lambda one: one[0]), Member("start", COUNT, lambda one: one[1])
 )
@@ -442,45 +440,32 @@ _INSTANCES: Shape[Iterable[tuple[str, int]]] = array(_INSTANCE)
 _GPU: Shape[GpuChange] = record(
     "",
     Member("gpu", COUNT, lambda gpu: gpu.index),
-    Member("kept", _INSTANCES, lambda gpu: gpu.kept),
-    Member("destroyed", _INSTANCES, lambda gpu: gpu.destroyed),
-    Member("created", _INSTANCES, lambda gpu: gpu.created),
+    Member("kept", _INSTANCES),
+    Member("destroyed", _INSTANCES),
+    Member("created", _INSTANCES),
 )
 _CAP: Shape[CapChange] = record(
     "",
-    Member("resource", _NAME, lambda cap: cap.resource),
-    Member("profile", optional(TEXT), lambda cap: cap.profile, "MIG profile; null for a whole GPU."),
-    Member("capMiB", _AMOUNT, lambda cap: cap.cap_mib),
+    Member("resource", _NAME),
+    Member("profile", optional(TEXT), text="MIG profile; null for a whole GPU."),
+    Member("capMiB", _AMOUNT),
 )
 _POOL: Shape[PoolChange] = record(
     "pool",
-    Member("change", words(Change), lambda pool: pool.change),
+    Member("change", words(Change)),
     Member("card", _sides(optional(TEXT)), lambda pool: pool.cards),
-    Member("nodes", _AMOUNT, lambda pool: pool.nodes),
+    Member("nodes", _AMOUNT),
     Member("nodesTouched", optional(COUNT), lambda pool: pool.touched),
     Member("podsDisturbed", optional(COUNT), lambda pool: pool.disturbed),
     Member("podsDisturbedPerNode", COUNT, lambda pool: pool.disturbed_per_node, "On one node that stays in the pool."),
-    Member(
-        "selectorChanges", FLAG, lambda pool: pool.selector_changes, "Whether other nodes may belong to the pool from now on."
-    ),
-    Member(
-        "successor",
-        optional(TEXT),
-        lambda pool: pool.successor,
-        "The new pool that selects exactly the nodes of this one, which is gone.",
-    ),
+    Member("selectorChanges", FLAG, text="Whether other nodes may belong to the pool from now on."),
+    Member("successor", optional(TEXT), text="The new pool that selects exactly the nodes of this one, which is gone."),
     Member("resources", by_name(_RESOURCE), lambda pool: {one.name: one for one in pool.resources}),
-    Member(
-        "gpus",
-        array(_GPU),
-        lambda pool: pool.gpus,
-        "MIG instances of one node, per GPU that has or gets any; empty where none is touched.",
-    ),
+    Member("gpus", array(_GPU), text="MIG instances of one node, per GPU that has or gets any; empty where none is touched."),
     Member(
         "caps",
         array(_CAP),
-        lambda pool: pool.caps,
-        "What one container may use of each share, before and after; null: no cap, or the side does not offer the share.",
+        text="What one container may use of each share, before and after; null: no cap, or the side does not offer the share.",
     ),
     Member(
         "action",
@@ -491,54 +476,53 @@ _POOL: Shape[PoolChange] = record(
 )
 _COSTS: Shape[CostChanges] = record(
     "",
-    Member("currency", optional(TEXT), lambda costs: costs.currency, "Null if the prices name none."),
-    Member("before", _COST, lambda costs: costs.before),
-    Member("after", _COST, lambda costs: costs.after),
+    Member("currency", optional(TEXT), text="Null if the prices name none."),
+    Member("before", _COST),
+    Member("after", _COST),
     Member("pools", by_name(_sides(_COST)), lambda costs: {one.pool: (one.before, one.after) for one in costs.pools}),
 )
 _MOVE: Shape[Move] = record(
     "",
-    Member("node", TEXT, lambda move: move.node),
+    Member("node", TEXT),
     Member("from", optional(TEXT), lambda move: move.source, "Pool; null for none."),
     Member("to", optional(TEXT), lambda move: move.target, "Pool; null for none."),
     Member("podsDisturbed", optional(COUNT), lambda move: move.disturbed),
 )
 _QUOTA: Shape[QuotaChange] = record(
     "",
-    Member("namespace", TEXT, lambda quota: quota.namespace),
-    Member("resource", _NAME, lambda quota: quota.resource),
-    Member("before", optional(COUNT), lambda quota: quota.before, "null: no limit."),
-    Member("after", optional(COUNT), lambda quota: quota.after, "null: no limit."),
-    Member("capacity", optional(COUNT), lambda quota: quota.capacity, "What the cluster will offer."),
+    Member("namespace", TEXT),
+    Member("resource", _NAME),
+    Member("before", optional(COUNT), text="null: no limit."),
+    Member("after", optional(COUNT), text="null: no limit."),
+    Member("capacity", optional(COUNT), text="What the cluster will offer."),
     Member(
         "problem",
         optional(words(Problem)),
-        lambda quota: quota.problem,
-        "exceeds: more than the cluster will offer; vanished: nothing offers the resource any more.",
+        text="exceeds: more than the cluster will offer; vanished: nothing offers the resource any more.",
     ),
 )
 _EFFECTS = list(dict.fromkeys(kind.word(vendor) for kind in EffectKind for vendor in list(vendors.VENDORS)[1:]))
 _EFFECT: Shape[Effect] = record(
     "",
     Member("kind", words(_EFFECTS), lambda one: one.kind.word(one.vendor)),
-    Member("pool", optional(TEXT), lambda one: one.pool, "null: the whole cluster."),
-    Member("subject", _NAME, lambda one: one.subject, "The setting."),
-    Member("before", _ANY, lambda one: one.before, "Its value; null: none."),
-    Member("after", _ANY, lambda one: one.after, "Its value; null: none."),
+    Member("pool", optional(TEXT), text="null: the whole cluster."),
+    Member("subject", _NAME, text="The setting."),
+    Member("before", _ANY, text="Its value; null: none."),
+    Member("after", _ANY, text="Its value; null: none."),
 )
 _OUTAGE: Shape[Outage] = record(
     "",
     *fields(Outage, "pool"),
-    Member("nodes", optional(COUNT), lambda one: one.nodes),
-    Member("atOnce", optional(COUNT), lambda one: one.at_once),
-    Member("rounds", optional(COUNT), lambda one: one.rounds),
+    Member("nodes", optional(COUNT)),
+    Member("atOnce", optional(COUNT)),
+    Member("rounds", optional(COUNT)),
     Member(
         "secondsEach",
         COUNT,
         lambda one: one.seconds,
         "For one node without tenants in the way: measured on simulated GPUs.",
     ),
-    Member("onBusy", words(OnBusy), lambda one: one.on_busy),
+    Member("onBusy", words(OnBusy)),
     Member(
         "paused",
         FLAG,
@@ -551,23 +535,23 @@ _OUTAGE: Shape[Outage] = record(
         lambda one: one.start and one.start.opens_at,
         "When the next window opens, in UTC; null: nodes may change now, or the rollout is paused.",
     ),
-    Member("drainSeconds", COUNT, lambda one: one.drain_seconds, "How long a node waits for tenants at most, in service."),
+    Member("drainSeconds", COUNT, text="How long a node waits for tenants at most, in service."),
 )
 _KIND: Shape[FileKind] = Shape(schema=words(FileKind).schema, write=str, name="kind")
 _SETTING: Shape[SettingChange] = record(
     "",
-    Member("path", array(TEXT), lambda one: one.path, "Keys, and names of list entries."),
+    Member("path", array(TEXT), text="Keys, and names of list entries."),
     Member("change", _KIND, lambda one: one.kind),
-    Member("before", _ANY, lambda one: one.before, "The value; null: none."),
-    Member("after", _ANY, lambda one: one.after, "The value; null: none."),
+    Member("before", _ANY, text="The value; null: none."),
+    Member("after", _ANY, text="The value; null: none."),
 )
 _SETTINGS: Shape[Iterable[SettingChange]] = array(_SETTING)
 _FILE: Shape[FileDiff] = record(
     "",
-    Member("path", _NAME, lambda one: one.path),
+    Member("path", _NAME),
     Member("change", _KIND, lambda one: one.kind),
-    Member("settings", _SETTINGS, lambda one: one.settings),
-    Member("more", COUNT, lambda one: one.more, "Settings that are not listed."),
+    Member("settings", _SETTINGS),
+    Member("more", COUNT, text="Settings that are not listed."),
 )
 DOCUMENT: Document[Comparison] = Document(
     name="plan",
@@ -623,17 +607,14 @@ DOCUMENT: Document[Comparison] = Document(
             "gpu-operator's one mig.strategy; empty where every profile states its own, null without gpu-operator. A change "
             "restarts the device plugin of every node at once.",
         ),
-        Member("moves", array(_MOVE), lambda found: found.moves, "Nodes that are named in the intents and change pools."),
-        Member("quotas", array(_QUOTA), lambda found: found.quotas, "Quotas that change or break."),
+        Member("moves", array(_MOVE), text="Nodes that are named in the intents and change pools."),
+        Member("quotas", array(_QUOTA), text="Quotas that change or break."),
         Member(
-            "effects",
-            array(_EFFECT),
-            lambda found: found.effects,
-            "Who is affected besides layouts: caps, actions, admission, namespaces, the stack.",
+            "effects", array(_EFFECT), text="Who is affected besides layouts: caps, actions, admission, namespaces, the stack."
         ),
-        Member("outages", array(_OUTAGE), lambda found: found.outages, "Nodes that go out of service, by pool."),
+        Member("outages", array(_OUTAGE), text="Nodes that go out of service, by pool."),
         Member("order", array(TEXT), _order, "Steps, where their order matters."),
-        Member("files", array(_FILE), lambda found: found.files, "Every file of the bundle that differs."),
-        Member("intent", _SETTINGS, lambda found: found.intent, "The fields that differ, where both sides are intents."),
+        Member("files", array(_FILE), text="Every file of the bundle that differs."),
+        Member("intent", _SETTINGS, text="The fields that differ, where both sides are intents."),
     ),
 )

@@ -5,6 +5,7 @@ A Shape is what a value is in JSON: how it is written, and its schema. `make doc
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import UnionType
@@ -15,6 +16,7 @@ from gpushare_node.contract.struct import Struct
 T = TypeVar("T")
 
 _WIDTH = 128
+_ATTRIBUTE = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
 
 
 class Shape(Generic[T], Struct):
@@ -78,12 +80,13 @@ def _described(text: str) -> dict[str, str]:
 class Member(NamedTuple, Generic[T]):
     """A member of an object: its name, what it is, and its value. `text` describes it in the schema.
 
-    It is always there, null if its value is not known; with `is_rare` it is left out where the value is None.
+    Without `value` it is the attribute of the same name, as Python writes it: `perNode` is `per_node`. It is always there, null
+    if its value is not known; with `is_rare` it is left out where the value is None.
     """
 
     name: str
     shape: Shape[Any]
-    value: Callable[[T], Any]
+    value: Callable[[T], Any] | None = None
     text: str = ""
     is_rare: bool = False
 
@@ -118,9 +121,10 @@ def _shape_of(hint: Any) -> Shape[Any]:
 
 def record(name: str, *members: Member[T], text: str = "") -> Shape[T]:
     """Return the shape of an object with these members. With a name the schema has it once, as a definition."""
+    getters = [(one, one.value or attrgetter(_ATTRIBUTE.sub("_", one.name).lower())) for one in members]
 
     def write(value: T) -> dict[str, Any]:
-        found = ((one, one.value(value)) for one in members)
+        found = ((one, get(value)) for one, get in getters)
         return {one.name: one.shape.write(each) for one, each in found if not (one.is_rare and each is None)}
 
     schema = {

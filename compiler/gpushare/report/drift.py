@@ -32,7 +32,7 @@ def _parts(found: Sequence[Difference]) -> Iterator[ReportPart]:
 
 _DIFFERENCE: Shape[Difference] = record(
     "",
-    Member("kind", words(DriftKind), lambda one: one.kind),
+    Member("kind", words(DriftKind)),
     *fields(Difference, "subject", "wanted", "actual", "remedy"),
 )
 DOCUMENT: Document[Found] = Document(

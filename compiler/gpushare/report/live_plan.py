@@ -71,7 +71,7 @@ def _effect(node: NodeChange, *, has_pods: bool) -> str:
 _POD: Shape[Pod] = record(
     "",
     *fields(Pod, "namespace", "name"),
-    Member("owner", optional(TEXT), lambda pod: pod.owner, "Its controller, as Kind/name."),
+    Member("owner", optional(TEXT), text="Its controller, as Kind/name."),
     *fields(Pod, "requests"),
 )
 _NODE: Shape[NodeChange] = record(
@@ -79,11 +79,11 @@ _NODE: Shape[NodeChange] = record(
     *fields(NodeChange, "name"),
     Member("from", optional(TEXT), lambda node: node.before, "Pool; null: none."),
     Member("to", optional(TEXT), lambda node: node.after),
-    Member("onBusy", optional(TEXT), lambda node: node.on_busy, "What happens while pods hold shares."),
+    Member("onBusy", optional(TEXT), text="What happens while pods hold shares."),
     Member("sharesRemoved", optional(INTEGER), lambda node: node.disturbed, "At most so many; null: not known."),
     *fields(NodeChange, ready="is_ready"),
     *fields(NodeChange, "state"),
-    Member("pods", array(_POD), lambda node: node.pods, "Those that hold shares on the node, if any may be removed."),
+    Member("pods", array(_POD), text="Those that hold shares on the node, if any may be removed."),
 )
 _UNREADY: Shape[tuple[str, str]] = record(
     "", Member("name", TEXT, lambda one: one[0]), Member("state", TEXT, lambda one: one[1])
@@ -91,16 +91,16 @@ _UNREADY: Shape[tuple[str, str]] = record(
 _QUOTA: Shape[QuotaProblem] = record(
     "",
     *fields(QuotaProblem, "namespace", "resource", "used"),
-    Member("limit", optional(INTEGER), lambda one: one.limit, "The new one; null: no pool offers the resource any more."),
+    Member("limit", optional(INTEGER), text="The new one; null: no pool offers the resource any more."),
 )
 DOCUMENT: Document[Disturbance] = Document(
     name="live-plan",
     kind="LivePlan",
     text="What installing an intent or bundle does to a running cluster: `gpushare plan --live NEW --format json`.",
     members=(
-        Member("nodes", array(_NODE), lambda found: found.nodes, "Nodes that would change."),
+        Member("nodes", array(_NODE), text="Nodes that would change."),
         Member("notReady", array(_UNREADY), lambda found: found.unready, "Nodes that would not change, and are not ready now."),
-        Member("quotas", array(_QUOTA), lambda found: found.quotas),
+        Member("quotas", array(_QUOTA)),
         Member("unseen", array(UNSEEN), lambda found: dict.fromkeys(found.unseen)),
     ),
 )

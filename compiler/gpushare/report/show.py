@@ -443,24 +443,20 @@ def _mode(*, of_vms: bool) -> Shape[str]:
 _RESOURCES: Shape[Mapping[str, Any]] = by_name(
     record(
         "",
-        Member("perNode", COUNT, lambda one: one.per_node),
-        Member("total", optional(COUNT), lambda one: one.total, "On all nodes; null when their number is unknown."),
+        Member("perNode", COUNT),
+        Member("total", optional(COUNT), text="On all nodes; null when their number is unknown."),
     )
 )
 _DEVICE: Shape[DevicePlan] = record(
     "device",
-    Member("gpu", COUNT, lambda one: one.gpu, "Index of the GPU in the node."),
-    Member("resource", TEXT, lambda one: one.resource, "What a container asks for: an extended resource, or a DeviceClass."),
-    Member(
-        "profile", optional(TEXT), lambda one: one.profile, "MIG profile, or mode of AMD's partitions; null for a whole GPU."
-    ),
-    Member("start", COUNT, lambda one: one.start, "First memory slice, in the card's own grid."),
-    Member("size", POSITIVE, lambda one: one.size, "Memory slices, in the card's own grid."),
-    Member(
-        "memoryMiB", optional(POSITIVE), lambda one: one.memory_mib, "Smallest memory that is known for it; null when unknown."
-    ),
-    Member("replicas", POSITIVE, lambda one: one.replicas, "How many containers share it."),
-    Member("capMiB", optional(POSITIVE), lambda one: one.cap_mib, "What one container may use; null for no cap."),
+    Member("gpu", COUNT, text="Index of the GPU in the node."),
+    Member("resource", TEXT, text="What a container asks for: an extended resource, or a DeviceClass."),
+    Member("profile", optional(TEXT), text="MIG profile, or mode of AMD's partitions; null for a whole GPU."),
+    Member("start", COUNT, text="First memory slice, in the card's own grid."),
+    Member("size", POSITIVE, text="Memory slices, in the card's own grid."),
+    Member("memoryMiB", optional(POSITIVE), text="Smallest memory that is known for it; null when unknown."),
+    Member("replicas", POSITIVE, text="How many containers share it."),
+    Member("capMiB", optional(POSITIVE), text="What one container may use; null for no cap."),
 )
 _POOL: Shape[OfferedPool] = record(
     "pool",
@@ -528,7 +524,7 @@ _VM_POOL: Shape[VmPool] = record(
     "vmPool",
     Member("card", TEXT, lambda pool: pool.card.id, "Id of the card."),
     Member("mode", _mode(of_vms=True), lambda pool: pool.mode.value),
-    Member("nodes", optional(COUNT), lambda pool: pool.nodes, "How many nodes; null when unknown."),
+    Member("nodes", optional(COUNT), text="How many nodes; null when unknown."),
     Member("gpusPerNode", POSITIVE, lambda pool: pool.pool.gpus_per_node),
     Member("profile", TEXT, lambda pool: pool.kind.name, "The type of its vGPUs."),
     Member("config", TEXT, lambda pool: pool.config.name, "The config of NVIDIA's vGPU device manager."),
@@ -546,7 +542,7 @@ DOCUMENT: Document[Offer] = Document(
             lambda one: one.money.currency,
             "The currency of all prices and costs; null if they name none, or without prices.",
         ),
-        Member("pools", by_name(_POOL), lambda one: one.pools),
+        Member("pools", by_name(_POOL)),
         Member(
             "vmPools",
             by_name(_VM_POOL),
@@ -557,8 +553,7 @@ DOCUMENT: Document[Offer] = Document(
         Member(
             "quotas",
             by_name(by_name(COUNT)),
-            lambda one: one.quotas,
-            "How much of each resource a namespace may use. A namespace or resource without an entry has no limit.",
+            text="How much of each resource a namespace may use. A namespace or resource without an entry has no limit.",
         ),
     ),
 )

@@ -469,12 +469,12 @@ _REASONS = by_name(COUNT, name="reasons", text="By reason, how many pods.")
 _POINT: Shape[Point] = record(
     "point",
     Member("seconds", COUNT, lambda point: point.time, "From the workload's beginning."),
-    Member("shares", COUNT, lambda point: point.shares, "In use."),
-    Member("askedMiB", COUNT, lambda point: point.asked_mib, "Memory that pods with shares asked for."),
-    Member("grantedMiB", optional(INTEGER), lambda point: point.granted_mib, "Memory that their shares provide."),
-    Member("nodes", COUNT, lambda point: point.nodes, "With at least one pod."),
-    Member("gpus", COUNT, lambda point: point.gpus, "With at least one pod."),
-    Member("pending", COUNT, lambda point: point.pending, "Pods that wait."),
+    Member("shares", COUNT, text="In use."),
+    Member("askedMiB", COUNT, text="Memory that pods with shares asked for."),
+    Member("grantedMiB", optional(INTEGER), text="Memory that their shares provide."),
+    Member("nodes", COUNT, text="With at least one pod."),
+    Member("gpus", COUNT, text="With at least one pod."),
+    Member("pending", COUNT, text="Pods that wait."),
     text="The state from this second on, until the next point.",
 )
 _POOL: Shape[tuple[PoolOutcome, int]] = record(
@@ -507,21 +507,21 @@ _POOL: Shape[tuple[PoolOutcome, int]] = record(
 )
 _BOUNDS: Shape[Bounds] = record(
     "",
-    Member("lower", COUNT, lambda bounds: bounds.lower, "The sum of what pods ask for."),
-    Member("freeSizes", COUNT, lambda bounds: bounds.free_sizes, "If each GPU could be cut freely."),
-    Member("whole", COUNT, lambda bounds: bounds.whole, "If every pod had whole GPUs."),
+    Member("lower", COUNT, text="The sum of what pods ask for."),
+    Member("freeSizes", COUNT, text="If each GPU could be cut freely."),
+    Member("whole", COUNT, text="If every pod had whole GPUs."),
 )
 _INTENT: Shape[Simulated] = record(
     "intent",
-    Member("file", TEXT, lambda one: one.file),
+    Member("file", TEXT),
     Member("cluster", TEXT, lambda one: one.name, "metadata.name of the intent."),
     Member("ran", COUNT, lambda one: one.placed, "Pods that ran, at once or later."),
-    Member("neverRan", COUNT, lambda one: one.never_ran),
-    Member("waitedSeconds", COUNT, lambda one: one.waited_seconds, "The time that pods which ran had waited, all together."),
-    Member("nodes", COUNT, lambda one: one.nodes),
+    Member("neverRan", COUNT),
+    Member("waitedSeconds", COUNT, text="The time that pods which ran had waited, all together."),
+    Member("nodes", COUNT),
     Member("gpus", COUNT, lambda one: one.all_gpus, "Of all nodes."),
     Member("endSeconds", optional(INTEGER), lambda one: one.outcome.end, "When the last pod ended; null if pods stay."),
-    Member("gpuHours", optional(ROUNDED), lambda one: one.gpu_hours, "Of all GPUs until the end; null if pods stay."),
+    Member("gpuHours", optional(ROUNDED), text="Of all GPUs until the end; null if pods stay."),
     Member("cost", optional(ROUNDED), lambda one: one.outcome.cost, "null without prices of all pools."),
     Member("currency", optional(TEXT), lambda one: one.outcome.currency, "null if the prices name none."),
     Member("pools", by_name(_POOL), lambda one: {pool.name: (pool, one.gpus(pool)) for pool in one.outcome.pools}),
@@ -536,15 +536,15 @@ _INTENT: Shape[Simulated] = record(
 )
 _LEFT_OUT: Shape[LeftOut] = record(
     "",
-    Member("line", COUNT, lambda one: one.line, "Counted from 1."),
+    Member("line", COUNT, text="Counted from 1."),
     Member("column", optional(INTEGER), lambda one: one.column or None, "Counted from 1, in characters; null: the whole row."),
-    Member("reason", TEXT, lambda one: one.reason),
+    Member("reason", TEXT),
 )
 _WORKLOAD: Shape[Workload] = record(
     "",
-    Member("source", TEXT, lambda workload: workload.source, "The file."),
+    Member("source", TEXT, text="The file."),
     Member("pods", COUNT, lambda workload: len(workload.pods)),
-    Member("leftOut", array(_LEFT_OUT), lambda workload: workload.left_out, "Rows or objects that are not simulated."),
+    Member("leftOut", array(_LEFT_OUT), text="Rows or objects that are not simulated."),
     Member("unusedColumns", array(TEXT), lambda workload: workload.unused),
 )
 DOCUMENT: Document[Simulations] = Document(
@@ -552,8 +552,8 @@ DOCUMENT: Document[Simulations] = Document(
     kind="Simulation",
     text="What becomes of a workload on the pools of intents: `gpushare simulate --format json`. null: not known.",
     members=(
-        Member("scoring", words(Scoring), lambda found: found.scoring, "Which node the scheduler takes."),
-        Member("workload", _WORKLOAD, lambda found: found.workload),
-        Member("intents", array(_INTENT), lambda found: found.intents, "INTENT, then those of --compare."),
+        Member("scoring", words(Scoring), text="Which node the scheduler takes."),
+        Member("workload", _WORKLOAD),
+        Member("intents", array(_INTENT), text="INTENT, then those of --compare."),
     ),
 )

@@ -179,8 +179,8 @@ def _best(found: Sizing, one: Option, *, is_alone: bool) -> Iterator[Section]:
 
 _NEED: Shape[Need] = record(
     "",
-    Member("memoryBytes", COUNT, lambda need: need.memory_bytes, "What one user needs."),
-    Member("users", optional(COUNT), lambda need: need.users, "How many users; null if as many as fit."),
+    Member("memoryBytes", COUNT, text="What one user needs."),
+    Member("users", optional(COUNT), text="How many users; null if as many as fit."),
 )
 _GRANT: Shape[UserShare] = record(
     "",
@@ -193,12 +193,7 @@ _GRANT: Shape[UserShare] = record(
     ),
     Member("replicas", COUNT, lambda grant: grant.kind.replicas, "How many containers share one device."),
     Member("perNode", COUNT, lambda grant: grant.kind.per_node, "How many shares a node has."),
-    Member(
-        "capMiB",
-        optional(COUNT),
-        lambda grant: grant.cap_mib,
-        "What one container may use; null for no cap, if the device is not shared.",
-    ),
+    Member("capMiB", optional(COUNT), text="What one container may use; null for no cap, if the device is not shared."),
     Member(
         "usableBytes",
         COUNT,
@@ -260,9 +255,7 @@ _OPTION: Shape[_Row] = record(
     ),
     Member("notes", array(TEXT), lambda row: row[1].notes, "Limits that the option meets, and drivers that it needs."),
 )
-_UNFIT: Shape[UnfitVariant] = record(
-    "", Member("mode", _MODE, lambda one: one.variant.word), Member("reason", TEXT, lambda one: one.reason)
-)
+_UNFIT: Shape[UnfitVariant] = record("", Member("mode", _MODE, lambda one: one.variant.word), Member("reason", TEXT))
 DOCUMENT: Document[Sizing] = Document(
     name="size",
     kind="Size",
@@ -301,8 +294,8 @@ DOCUMENT: Document[Sizing] = Document(
             lambda found: [(found, one) for one in found.options],
             "What serves the needs; by mode, and within a mode the best first.",
         ),
-        Member("unfit", array(_UNFIT), lambda found: found.unfit, "What cannot serve them on any number of nodes."),
-        Member("reason", TEXT, lambda found: found.reason, "Why the best option is the best, or why nothing fits."),
+        Member("unfit", array(_UNFIT), text="What cannot serve them on any number of nodes."),
+        Member("reason", TEXT, text="Why the best option is the best, or why nothing fits."),
         Member(
             "intent",
             optional(OBJECT),

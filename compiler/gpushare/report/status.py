@@ -459,10 +459,10 @@ def _listed(  # noqa: PLR0913, PLR0917 - what such tables differ in
 
 _SHARE: Shape[ShareUsage] = record(
     "",
-    Member("wanted", optional(INTEGER), lambda one: one.wanted),
-    Member("offered", optional(INTEGER), lambda one: one.offered, "null if ResourceSlices could not be read."),
-    Member("used", optional(INTEGER), lambda one: one.used),
-    Member("free", optional(INTEGER), lambda one: one.free, "For new pods: 0 on a node that takes none."),
+    Member("wanted", optional(INTEGER)),
+    Member("offered", optional(INTEGER), text="null if ResourceSlices could not be read."),
+    Member("used", optional(INTEGER)),
+    Member("free", optional(INTEGER), text="For new pods: 0 on a node that takes none."),
 )
 _SHARES = by_name(
     _SHARE,
@@ -483,12 +483,12 @@ _SLICES: Shape[NodeStatus] = record(
         lambda node: node.offer and node.offer.problem,
         "How they differ from the plan; null: not at all.",
     ),
-    Member("claims", optional(INTEGER), lambda node: node.claims, "Claims that have these devices."),
+    Member("claims", optional(INTEGER), text="Claims that have these devices."),
 )
 _HOLDER: Shape[Holder] = record(
     "holder",
     *fields(Holder, "namespace", name="pod"),
-    Member("shares", by_name(INTEGER), lambda one: one.shares, "Numbers by resource."),
+    Member("shares", by_name(INTEGER), text="Numbers by resource."),
     Member(
         "memoryUsedBytes",
         optional(INTEGER),
@@ -535,30 +535,27 @@ _NODE: Shape[NodeStatus] = record(
         lambda node: node.holders,
         "The pods that hold shares of the node; null if pods could not be read.",
     ),
-    Member("metrics", optional(_METRICS), lambda node: node.metrics, "null without --kills."),
+    Member("metrics", optional(_METRICS), text="null without --kills."),
 )
 _POOL: Shape[PoolStatus] = record(
     "pool",
     Member(
         "backend",
         optional(words(["device-plugin", "dra"])),
-        lambda pool: pool.backend,
-        "What serves the pool's GPUs; null if its policy could not be read.",
+        text="What serves the pool's GPUs; null if its policy could not be read.",
     ),
-    Member("card", optional(TEXT), lambda pool: pool.card),
-    Member("mode", optional(TEXT), lambda pool: pool.mode),
-    Member("ready", COUNT, lambda pool: pool.ready, "Nodes that are as wanted and take new pods."),
-    Member("observed", COUNT, lambda pool: pool.observed, "Nodes with nothing wrong whose runtime only observes."),
+    Member("card", optional(TEXT)),
+    Member("mode", optional(TEXT)),
+    Member("ready", COUNT, text="Nodes that are as wanted and take new pods."),
+    Member("observed", COUNT, text="Nodes with nothing wrong whose runtime only observes."),
     Member("shares", _SHARES, lambda pool: {one.resource: one for one in pool.shares}),
-    Member("nodes", array(_NODE), lambda pool: pool.nodes),
+    Member("nodes", array(_NODE)),
 )
 _VM_NODE: Shape[VmNode] = record(
     "",
-    Member("name", TEXT, lambda node: node.name),
-    Member(
-        "config", optional(TEXT), lambda node: node.config, "The config of NVIDIA's vGPU device manager; null: its default."
-    ),
-    Member("state", optional(TEXT), lambda node: node.state, "What the manager says of the node; null: nothing yet."),
+    Member("name", TEXT),
+    Member("config", optional(TEXT), text="The config of NVIDIA's vGPU device manager; null: its default."),
+    Member("state", optional(TEXT), text="What the manager says of the node; null: nothing yet."),
 )
 _PENDING_POD: Shape[Pod] = record(
     "pendingPod",
@@ -567,33 +564,24 @@ _PENDING_POD: Shape[Pod] = record(
 _WOULD: Shape[Would] = record(
     "",
     Member("name", TEXT, lambda one: one.node),
-    Member("gpus", array(TEXT), lambda one: one.gpus, "Indexes of the GPUs that would be changed."),
-    Member("labels", array(TEXT), lambda one: one.labels, "Labels that would be set."),
-    Member(
-        "resources", by_name(INTEGER), lambda one: one.resources, "What the node would offer, if that is not what it offers."
-    ),
-    Member(
-        "pods", array(TEXT), lambda one: one.pods, "Pods that use what would be changed; the first of them, if there are many."
-    ),
+    Member("gpus", array(TEXT), text="Indexes of the GPUs that would be changed."),
+    Member("labels", array(TEXT), text="Labels that would be set."),
+    Member("resources", by_name(INTEGER), text="What the node would offer, if that is not what it offers."),
+    Member("pods", array(TEXT), text="Pods that use what would be changed; the first of them, if there are many."),
     Member("podCount", COUNT, lambda one: one.held),
-    Member("unknown", optional(TEXT), lambda one: one.unknown),
+    Member("unknown", optional(TEXT)),
 )
 _OBSERVED: Shape[Observed] = record(
     "observing",
     Member("overCap", optional(INTEGER), lambda one: one.over, "Containers over their caps now; null without --kills."),
-    Member(
-        "actions",
-        optional(INTEGER),
-        lambda one: one.actions,
-        "Actions against containers that were only counted; null without --kills.",
-    ),
+    Member("actions", optional(INTEGER), text="Actions against containers that were only counted; null without --kills."),
     Member(
         "refusedRequests",
         optional(INTEGER),
         lambda one: one.refused,
         "Requests that `enforce` would have refused since the API server's start; null without --kills.",
     ),
-    Member("nodes", array(_WOULD), lambda one: one.nodes),
+    Member("nodes", array(_WOULD)),
 )
 _GRANT: Shape[Grant] = record("", *fields(Grant, "pool", "device"))
 _CLAIM: Shape[Claim] = record(
@@ -601,8 +589,8 @@ _CLAIM: Shape[Claim] = record(
 )
 _CLAIMS: Shape[ClaimStatus] = record(
     "claims",
-    Member("allocated", optional(INTEGER), lambda claims: claims.allocated, "That have devices."),
-    Member("pending", optional(INTEGER), lambda claims: claims.pending),
+    Member("allocated", optional(INTEGER), text="That have devices."),
+    Member("pending", optional(INTEGER)),
     Member(
         "withoutPods",
         optional(array(_CLAIM)),
@@ -619,7 +607,7 @@ _CLAIMS: Shape[ClaimStatus] = record(
 EVENT: Shape[RecordedEvent] = record(
     "event",
     *fields(RecordedEvent, "namespace", "kind", "name", "reason", "message"),
-    Member("time", optional(TEXT), lambda event: event.time),
+    Member("time", optional(TEXT)),
     *fields(RecordedEvent, "count"),
 )
 UNSEEN: Shape[ReadFailure] = record("unseen", *fields(ReadFailure, "what", "why", "hint"), text="What could not be read.")
@@ -650,15 +638,9 @@ DOCUMENT: Document[Status] = Document(
         Member(
             "claims",
             optional(_CLAIMS),
-            lambda seen: seen.claims,
-            "ResourceClaims of the devices of NVIDIA's DRA driver; null where it serves nothing.",
+            text="ResourceClaims of the devices of NVIDIA's DRA driver; null where it serves nothing.",
         ),
-        Member(
-            "kills",
-            array(EVENT),
-            lambda seen: seen.kills,
-            "Events about containers over their caps, the latest first; only with --kills.",
-        ),
+        Member("kills", array(EVENT), text="Events about containers over their caps, the latest first; only with --kills."),
         Member("unseen", array(UNSEEN), lambda seen: dict.fromkeys(seen.unseen)),
     ),
 )

@@ -206,17 +206,12 @@ _HELD: Shape[ShareHours] = record(
     "",
     Member("shareHours", _AMOUNT, lambda one: one.hours),
     Member("gpuHours", _AMOUNT, lambda one: one.gpus),
-    Member("cost", _AMOUNT, lambda one: one.cost),
+    Member("cost", _AMOUNT),
 )
 _USE: Shape[Use] = record(
     "use",
-    Member("namespace", TEXT, lambda use: use.namespace),
-    Member(
-        "pool",
-        optional(TEXT),
-        lambda use: use.pool,
-        "null for shares on nodes whose runtime was not scraped, or that belong to no pool.",
-    ),
+    Member("namespace", TEXT),
+    Member("pool", optional(TEXT), text="null for shares on nodes whose runtime was not scraped, or that belong to no pool."),
     Member(
         "shares",
         by_name(_HELD),
@@ -225,7 +220,7 @@ _USE: Shape[Use] = record(
     ),
     Member("gpuHours", _AMOUNT, lambda use: use.gpus, "Of all its shares; null if the intent does not have the pool."),
     Member("gibHours", _AMOUNT, lambda use: use.memory, "GPU memory that its containers used."),
-    Member("cost", _AMOUNT, lambda use: use.cost, "gpuHours times the price; null without a price."),
+    Member("cost", _AMOUNT, text="gpuHours times the price; null without a price."),
 )
 _POOL: Shape[PoolUsage] = record(
     "pool",

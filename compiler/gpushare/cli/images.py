@@ -14,7 +14,7 @@ from gpushare.facts.catalog.upstream import OCI
 from gpushare.reading import source
 from gpushare.render import images
 from gpushare.render.images import ChartSource, Pulled
-from gpushare.render.mirror import copies, copy_formats
+from gpushare.render.mirror import copies
 from gpushare.render.mirror.copies import Omission
 from gpushare.report import images as image_report
 from gpushare_node.contract.struct import Struct, replace
@@ -39,7 +39,7 @@ _UNKNOWN = ": gpushare knows only the tags of "
 )
 @click.option("--verify", is_flag=True, help="Query the target registry with skopeo or crane; exit 3 if an image is missing.")
 @click.option("--plain-http", is_flag=True, help="With --verify: use no TLS, or do not check the certificate.")
-@options.product_format("text", "json", *copy_formats.SCRIPTS)
+@options.product_format("text", "json", *copies.SCRIPTS)
 @options.strict()
 def command(  # noqa: PLR0913 - one for each argument of the command line
     *,
@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     """
     for wrong in _wrong_words(to, charts_to, image_from, {"--os": systems, "--kernel": kernels}):
         raise click.UsageError(wrong)
-    if verify and style in copy_formats.SCRIPTS:
+    if verify and style in copies.SCRIPTS:
         raise click.UsageError("--verify writes text or json")
     if plain_http and not verify:
         raise click.UsageError("--plain-http is for --verify")
@@ -120,9 +120,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
         there = f"{len(targets) - len(missing)} of {len(targets)} {what} are there\n"
         streams.write("".join(f"missing {one}\n" for one in missing) + there)
     else:
-        streams.write(
-            copy_formats.script(listed, style, charts) if style in copy_formats.SCRIPTS else copy_formats.plain(listed, charts)
-        )
+        streams.write(copies.script(listed, style, charts) if style in copies.SCRIPTS else copies.plain(listed, charts))
     if strict and omissions:
         return ExitCode.FINDINGS
     return ExitCode.CHANGES if missing else ExitCode.DONE

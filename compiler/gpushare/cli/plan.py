@@ -11,7 +11,7 @@ from gpushare.cli import report as findings
 from gpushare.cli.cluster import ClusterConnection, cluster_options
 from gpushare.cli.exits import ExitCode
 from gpushare.cli.sides import load_side
-from gpushare.compare import compare, pool_filter
+from gpushare.compare import compare, only
 from gpushare.compare.changes import Comparison
 from gpushare.compare.files import settings
 from gpushare.compare.sides import Side
@@ -110,7 +110,7 @@ def command(  # noqa: PLR0913 - one for each argument of the command line
     comparison, compared, catalog = _compared(old, new, overlays, strict=strict, prices=prices)
     if pools:
         inputs.refuse_unknown(pools, [pool.name for pool in comparison.pools], "neither OLD nor NEW has a pool")
-        comparison = pool_filter.only(comparison, pools)
+        comparison = only(comparison, pools)
     streams.report(report.report(comparison, compared, catalog), style, is_paged=True)
     return ExitCode.CHANGES if exit_code and not comparison.is_empty else ExitCode.DONE
 

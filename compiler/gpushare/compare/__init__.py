@@ -7,7 +7,7 @@ may be in use. Pods on nodes that no former pool had are not counted.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpushare.compare import affected, bundles, capacity, caps, files, gpus, nodes
+from gpushare.compare import affected, bundles, capacity, files, gpus, nodes
 from gpushare.compare.changes import Amount, Change, Comparison, Move, PoolChange
 from gpushare.compare.dra_effects import of_backends
 from gpushare.compare.effects import Effect, EffectKind
@@ -131,8 +131,8 @@ def _stays(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
         disturbed=total([_times(worst, staying), *moving]),
         touched=None if selector_changes else total([_times(int(acts), staying), _settled(name, moves)]),
         selector_changes=selector_changes,
-        caps=caps.caps(old, new),
-        actions=caps.actions(old, new),
+        caps=gpus.caps(old, new),
+        actions=gpus.actions(old, new),
     )
 
 
@@ -151,8 +151,8 @@ def _arrives(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange
         gpus=gpus.changes((), new.gpus, None),
         disturbed=total([taken, *joining]),
         touched=0 if inherits else new.count,
-        caps=caps.caps(None, new),
-        actions=caps.actions(None, new),
+        caps=gpus.caps(None, new),
+        actions=gpus.actions(None, new),
     )
 
 
@@ -174,8 +174,8 @@ def _goes(name: str, cluster: NodeMoves, moves: Sequence[Move]) -> PoolChange:
         disturbed=sum(leaving) if leaving else _times(per_node, old.count),
         touched=_settled(name, moves) if leaving else old.count,
         successor=successor,
-        caps=caps.caps(old, None),
-        actions=caps.actions(old, None),
+        caps=gpus.caps(old, None),
+        actions=gpus.actions(old, None),
     )
 
 
@@ -196,3 +196,42 @@ def _kind(old: PoolSide, new: PoolSide) -> Change:
 def _times(per_node: int, count: int | None) -> int | None:
     """Return the product; 0 for no effect on any number of nodes, None for an effect on an unknown number of nodes."""
     return 0 if per_node == 0 else None if count is None else per_node * count
+
+
+def only(comparison: Comparison, names: Iterable[str]) -> Comparison:
+    """Return the comparison with the named pools alone.
+
+    Capacity is that of these pools, quotas are those on their resources, files and settings those that are theirs alone.
+    Effects on the whole cluster stay, because they concern every pool.
+    """
+    chosen = frozenset(names)
+    pools = tuple(pool for pool in comparison.pools if pool.name in chosen)
+    totals = _offered(pools)
+    offered = {name for name, _ in totals}
+    quotas = tuple(one for one in comparison.quotas if one.resource in offered)
+    foreign = list(capacity.refusing(one for one in comparison.quotas if one.resource not in offered))
+    paths = {f"{bundles.POLICIES}{name}.yaml" for name in chosen}
+    return replace(
+        comparison,
+        pools=pools,
+        capacity=totals,
+        moves=tuple(one for one in comparison.moves if one.source in chosen or one.target in chosen),
+        quotas=quotas,
+        files=tuple(one for one in comparison.files if one.path in paths),
+        effects=tuple(one for one in comparison.effects if one.pool in {None, *chosen} and one not in foreign),
+        outages=tuple(one for one in comparison.outages if one.pool in chosen),
+        costs=comparison.costs
+        and replace(comparison.costs, pools=tuple(one for one in comparison.costs.pools if one.pool in chosen)),
+        intent=tuple(one for one in comparison.intent if one.path[:2] == ("spec", "pools") and one.path[2] in chosen),
+    )
+
+
+def _offered(pools: Iterable[PoolChange]) -> tuple[tuple[str, Amount], ...]:
+    """Return what the pools offer together, sorted by resource."""
+    totals: dict[str, list[Amount]] = {}
+    for resource in (one for pool in pools for one in pool.resources):
+        totals.setdefault(resource.name, []).append(resource.total)
+    return tuple(
+        (name, Amount(before=total(one.before for one in each), after=total(one.after for one in each)))
+        for name, each in sorted(totals.items())
+    )

@@ -1,4 +1,4 @@
-"""Who is affected by differences of two bundles other than layouts: caps, actions, admission, namespaces, the stack. Pure.
+"""Who is affected by differences of two bundles other than layouts: caps, admission, namespaces, the stack, GitOps. Pure.
 
 No effects are reported for a part that one of the bundles does not have.
 """
@@ -9,10 +9,10 @@ from typing import Any
 from gpushare.compare.bundles import POLICIES, VALUES, policy, values
 from gpushare.compare.dra_effects import of_dra
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.files import FileDiff, Files
-from gpushare.compare.gitops_effects import of_gitops
+from gpushare.compare.files import FileDiff, Files, parsed
 from gpushare.compare.stack_effects import of_namespace, of_upstream, of_values
 from gpushare.compare.vendor_effects import of_vendor
+from gpushare.intent.gitops import TOOLS, ToolFacts
 from gpushare.vendors import OTHERS
 from gpushare_node.contract.names import POOL_LABEL
 from gpushare_node.contract.struct import NOTHING
@@ -119,3 +119,44 @@ def _gone(pool: str, successor: str | None, old: Files, new: Files, denies: bool
     yield Effect(kind=EffectKind.UNPLACED, pool=pool, subject=POOL_LABEL, before=pool, after=successor)
     if successor is not None:
         yield from of_policy(successor, policy(old, pool), policy(new, successor), denies)
+
+
+def of_gitops(old: Files, new: Files, changed: tuple[FileDiff, ...]) -> Iterator[Effect]:
+    """Yield what a GitOps tool does, and what a person must: first what releases nodes, then files to apply again.
+
+    A tool deletes an object that leaves the repository, and with it what it installed: so every node is released.
+    """
+    paths = {one.path for one in changed}
+    for tool, facts in TOOLS.items():
+        before, after = _installing(old, tool), _installing(new, tool)
+        if before and not after:
+            yield Effect(kind=EffectKind.HANDED_OVER, pool=None, subject=tool, before=sorted(before), after=_other(new, tool))
+        elif after:
+            gone = sorted(before - after)
+            if gone:
+                yield Effect(kind=EffectKind.RELEASED, pool=None, subject=tool, before=gone, after=sorted(after - before))
+            for path in facts.applied:
+                if path in paths and path in new:
+                    yield Effect(kind=EffectKind.APPLIED, pool=None, subject=path)
+
+
+def _other(files: Files, tool: str) -> str | None:
+    return next((other for other in TOOLS if other != tool and _installing(files, other)), None)
+
+
+def _installing(files: Files, tool: str) -> frozenset[str]:
+    """Return the namespaces and names of the tool's objects that install something, and whose deletion removes it."""
+    found = (parsed(path, text) for path, text in files.items() if path.startswith(f"{tool}/apps/"))
+    return frozenset(
+        f"{one['metadata'].get('namespace', '')}/{one['metadata'].get('name', '')}"
+        for one in found
+        if _cascades(one, TOOLS[tool])
+    )
+
+
+def _cascades(document: Any, tool: ToolFacts) -> bool:
+    if not isinstance(document, Mapping) or document.get("kind") != tool.installs or "metadata" not in document:
+        return False
+    metadata = document["metadata"]
+    kept = tool.kept in (metadata.get("annotations") or {}).values()
+    return not kept and (not tool.by_finalizer or bool(metadata.get("finalizers")))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gpushare.compare.affected import of_gitops
 from gpushare.compare.effects import Effect, EffectKind
-from gpushare.compare.gitops_effects import of_gitops
 from gpushare.intent.gitops import TOOLS
 from gpushare.report import effect_words
 from gpushare_node.contract.struct import replace

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpushare.reading import schema
-from gpushare.render.mirror import copy_formats
+from gpushare.render.mirror import copies
 from tests.compiler.cli.process import gpushare
 from tests.e2e.gitops import upstream
 from tests.e2e.registry import crane
@@ -42,7 +42,7 @@ def here(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(params=copy_formats.SCRIPTS)
+@pytest.fixture(params=copies.SCRIPTS)
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """A PATH with one of the programs that `--verify` runs, and no other; nothing of it is configured."""
     found = crane.folder() / "crane" if request.param == "crane" else shutil.which("skopeo")
@@ -83,7 +83,7 @@ WITHOUT_TLS = {
 }
 
 
-@pytest.mark.parametrize("tool", copy_formats.SCRIPTS)
+@pytest.mark.parametrize("tool", copies.SCRIPTS)
 def test_copy_script_of_each_tool_copies_a_pinned_image(here: Path, tmp_path: Path, tool: str) -> None:
     path = f"{crane.folder()}{os.pathsep}{os.environ['PATH']}"
     with registry(here) as host:

@@ -10,7 +10,7 @@ import pytest
 
 from gpushare import __version__
 from gpushare.reading import schema
-from gpushare.render.mirror import copy_formats
+from gpushare.render.mirror import copies
 from tests.compiler.cli.process import gpushare
 from tests.support.paths import ROOT
 
@@ -71,7 +71,7 @@ def test_chart_with_unknown_images_makes_the_list_incomplete(tmp_path: Path) -> 
 PUSHED = ("--image-from", "push.example.org/gpushare/node-runtime")
 
 
-@pytest.mark.parametrize("tool", copy_formats.SCRIPTS)
+@pytest.mark.parametrize("tool", copies.SCRIPTS)
 def test_every_script_is_shell_and_has_every_copy(tool: str) -> None:
     done = gpushare("images", CLOSED / "bundle", "--os", "ubuntu24.04", *PUSHED, "--format", tool)
     subprocess.run(["sh", "-n"], input=done.stdout.encode(), check=True)
@@ -104,7 +104,7 @@ def test_every_source_image_has_a_registry_host(tmp_path: Path) -> None:
             assert document["incomplete"] == [ours["target"]]
             assert all("." in one["source"].partition("/")[0] for one in document["images"] if one is not ours)
             assert listed(intent, *moved, *PUSHED)[f"{PUSHED[1]}:{__version__}"] == ours["target"]
-    for tool in copy_formats.SCRIPTS:
+    for tool in copies.SCRIPTS:
         script = gpushare("images", tmp_path / "0.yaml", "--format", tool)
         assert "node-runtime" not in script.stdout
         assert "--image-from" in script.stderr

@@ -139,11 +139,8 @@ def _doubts(view: GpuView, held: AllocatedDevices) -> Iterator[str]:
         yield "All devices in kubelet's checkpoint count as in use, even of terminated pods: no API server was used."
 
 
-# `release`: makes this node, or with `--all-nodes` every node, exclusive again. Wires and prints.
-
-
 def release(run: Run) -> int:
-    """Return 0 if everything is released, else 1."""
+    """Make this node, or with `--all-nodes` every node, exclusive again. Return 0 if everything is released, else 1."""
     arguments = run.arguments
     printer = to_stdout(as_json=arguments.format == "json")
     run.install_signal_handlers()

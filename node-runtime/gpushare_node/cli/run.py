@@ -94,8 +94,6 @@ def read_policy(name: str) -> DesiredPolicy:
     raise PolicyFileError(f"{shown}: {escape(message)}")
 
 
-# Recap: what a command did, printed in Ansible's format, or as one JSON document. Text only.
-
 _COLOURS = {Status.OK: "32", Status.CHANGED: "33", Status.FAILED: "31", Status.SKIPPED: "36"}
 
 

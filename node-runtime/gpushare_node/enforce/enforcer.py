@@ -36,14 +36,12 @@ from gpushare_node.guard.verdicts import Anomaly, AnomalyKind, ContainerStatus, 
 from gpushare_node.vendors.bounded_driver import BoundedDriver
 from gpushare_node.vendors.driver import ACCESS_LOST, Code, DriverError
 
-# Evaluator: the guard with its state between two cycles, and the offenders that no signal reaches.
-
 _SUSPENDED_SECONDS = 300
 """How long an offender whose processes cannot be signalled is suspended: the next signal would not reach them either."""
 
 
 class Evaluator:
-    """Evaluates one cycle after another. For one thread."""
+    """The guard with its state between two cycles, and the offenders that no signal reaches. For one thread."""
 
     def __init__(self, settings: Settings) -> None:
         self.history = GuardState()

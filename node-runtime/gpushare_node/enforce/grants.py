@@ -3,7 +3,7 @@
 A pod's containers keep the cap under which the pod was started: a policy that lowers it later applies to future pods. A policy
 that raises or removes it applies at once, because that harms no container. A container that ran before there was a cap is
 exempt. If something is not known, there is no cap, and that is reported. A terminating pod is granted no more than others: its
-owner chooses how long the termination takes. Also what containers may use through ResourceClaims.
+owner chooses how long the termination takes. Containers of a pod that use one ResourceClaim have one cap together: their pod's.
 
 Only kubelet's allocations count: on a device that they do not give to a container it may use nothing, whatever its pod
 requests, claims, or calls itself.
@@ -25,9 +25,6 @@ from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
-
-# What containers may use through ResourceClaims. Kubelet gives a container the devices of the requests that its pod names for
-# it. Containers of a pod that use one claim have one cap together: that of their pod.
 
 _MIB = 1 << 20
 

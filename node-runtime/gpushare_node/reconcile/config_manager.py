@@ -35,19 +35,6 @@ from gpushare_node.reporting.outcome import Blocked, Status, Unmet, join_first
 from gpushare_node.vendors import of
 from gpushare_node.vendors.driver import DriverError
 
-# ManagerAnswer: what AMD's config manager has made of a request, by its Events, its label, and the GPUs. Writes nothing.
-#
-# What device-config-manager v1.3.1 does (pkg/config_manager/gpu_config_manager.go):
-#
-# - The label is `failure` as soon as one GPU refuses. It goes on with the others, tries again each minute for half an hour, and
-#   may write `success` then. So that label ends nothing: only an Event does, of a reason that it does not try again.
-# - A request ends the one before only after the running attempt, which gives its own answer. So the label `success` can be of
-#   another profile: an Event with ours counts, or GPUs that stay right. The manager works on one request after another; while
-#   it is known to be at work on the last one, no answer to an older one can follow.
-# - It may have read its file before the profile arrived: kubelet updates a volume within two minutes.
-# - An answer can be lost: its label when another writer is faster, its Event always. Then GPUs that have become right, and stay
-#   so, are the answer.
-
 _LAST_WORDS = frozenset(
     {
         "PartitionFailure",
@@ -109,7 +96,19 @@ class AnswerFacts(Struct):
 
 
 class ManagerAnswer(Struct, frozen=False):
-    """The answer to one request, as looks at the facts show it. `text` says why it has failed, or is not there."""
+    """The answer to one request, as looks at the facts show it. `text` says why it has failed, or is not there. Writes nothing.
+
+    What device-config-manager v1.3.1 does (pkg/config_manager/gpu_config_manager.go):
+
+    - The label is `failure` as soon as one GPU refuses. It goes on with the others, tries again each minute for half an hour,
+      and may write `success` then. So that label ends nothing: only an Event does, of a reason that it does not try again.
+    - A request ends the one before only after the running attempt, which gives its own answer. So the label `success` can be of
+      another profile: an Event with ours counts, or GPUs that stay right. The manager works on one request after another; while
+      it is known to be at work on the last one, no answer to an older one can follow.
+    - It may have read its file before the profile arrived: kubelet updates a volume within two minutes.
+    - An answer can be lost: its label when another writer is faster, its Event always. Then GPUs that have become right, and
+      stay so, are the answer.
+    """
 
     text: str = ""
     _right_since: float | None = None

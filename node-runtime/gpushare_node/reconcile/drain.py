@@ -24,27 +24,24 @@ from gpushare_node.reconcile.usage import Blocker, find_allocated, find_blocker,
 from gpushare_node.reporting.outcome import Blocked, Unmet
 from gpushare_node.vendors import of
 
-# When a change of a node may begin: which changes the pool's `paused` and `windows` hold back, and whether they do so now.
-#
-# Held back is what takes a layout, or the plugin's config, from a node that has one of ours. Not held back:
-#
-# - a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
-# - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
-# - a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the
-#   others still serve tenants, and another layout waits;
-# - a node on which neither back end may offer GPUs: the label says that a change has begun;
-# - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is at that time: the node
-#   is out of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels are
-#   missing;
-# - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
-#
-# What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.
-
 
 class PolicyChange(Struct):
     """A change of a node from the policy in force, `former`, to `policy`. `view` and `former_view` are the GPUs by each.
 
-    Where the back end changes, the node's label says whose offer the change takes away.
+    Where the back end changes, the node's label says whose offer the change takes away. Held back by the pool's `paused` and
+    `windows` is what takes a layout, or the plugin's config, from a node that has one of ours. Not held back:
+
+    - a node that never had a layout of ours: neither the folder has a policy nor the node our profile label;
+    - a repair: the policy in force and the desired one give the same layout and resources, also if caps or names differ;
+    - a node that lost its layout, as in a reboot: no GPU that should be divided is. If only some GPUs lost theirs, the others
+      still serve tenants, and another layout waits;
+    - a node on which neither back end may offer GPUs: the label says that a change has begun;
+    - what is left of a change that has begun, after a restart or a failed attempt, whatever the policy is at that time: the
+      node is out of service. The journal has that; mig-manager's label, where it partitions; or the hardware, if only labels
+      are missing;
+    - a node that leaves its pool for none. Another pool's windows count for a node that it takes over.
+
+    What the plugin offers at the moment does not count: while it restarts it offers nothing, and tenants run on.
     """
 
     policy: Policy

@@ -1,7 +1,7 @@
 """Session: AMD's driver as sysfs shows it; implements the Protocol `Driver`. It opens no device, so nothing waits for it.
 
 The driver's reload, by which the config manager changes the memory mode, takes sysfs away for a while: then every call fails
-with DRIVER_NOT_LOADED. Also the reader of one GPU.
+with DRIVER_NOT_LOADED. `read_gpu` reads one GPU.
 """
 
 import os
@@ -14,14 +14,6 @@ from gpushare_node.guard.process_list import PID_MAX, Device, MigInstance, Proce
 from gpushare_node.partition.state import Fault, FaultKind, Modes
 from gpushare_node.vendors.amd.sysfs import KfdNode, Sysfs, SysfsError, read_topology
 from gpushare_node.vendors.driver import Code, DriverError, GpuDevice, GpuInfo, Observe, Versions, Xid, ignore
-
-# Reads GpuInfo: one GPU with everything that a plan needs, or the fault that prevents a plan.
-#
-# A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, and so does an unknown list of processes: what
-# is not known to be free counts as in use.
-#
-# A container that may not open the GPUs sees the modes, all processes, and the number of devices, but not which device is
-# which.
 
 _DEVICES = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 """The devices of each compute mode. CPX makes one of each accelerator die: how many there are depends on the card."""
@@ -84,7 +76,14 @@ def _share_out(sysfs: Sysfs, addresses: Collection[str], total: int) -> dict[str
 
 
 def read_gpu(sysfs: Sysfs, index: int, address: str, facts: NodeFacts) -> GpuInfo:
-    """Return the GPU at this PCI address; with a fault if it is not known completely."""
+    """Return the GPU at this PCI address; with a fault if it is not known completely.
+
+    A file that is absent, unreadable, or contradicts KFD makes the GPU unreadable, and so does an unknown list of processes:
+    what is not known to be free counts as in use.
+
+    A container that may not open the GPUs sees the modes, all processes, and the number of devices, but not which device is
+    which.
+    """
     uuid, name = f"amd-{address}", ""
     try:
         folder = sysfs.folder(address)

@@ -13,11 +13,6 @@ from gpushare_node.partition.state import Placement, Profile
 from gpushare_node.vendors.driver import Code, ComputeInstance, DriverError, GpuInstance
 from gpushare_node.vendors.nvidia.library import Handle, Library
 
-# Profiles: the driver's GPU-instance profiles: ids, sizes, names and placements.
-#
-# The number with which a profile is queried is not its id, and NVML's count of instances is wrong on A30: neither leaves this
-# module.
-
 _UNKNOWN_HERE = frozenset({Code.NOT_SUPPORTED, Code.INVALID_ARGUMENT})
 """The card does not have this profile; or the driver is older than the number with which it was queried."""
 
@@ -42,7 +37,11 @@ _EIGHTHS = 8
 
 
 class ProfileInfo(Struct):
-    """A profile of this GPU with its number of compute slices, which a compute instance needs to fill it."""
+    """A profile of this GPU with its number of compute slices, which a compute instance needs to fill it.
+
+    The number with which a profile is queried is not its id, and NVML's count of instances is wrong on A30: neither leaves this
+    module.
+    """
 
     profile: Profile
     slices: int

@@ -19,10 +19,6 @@ from gpushare_node.vendors.nvidia.instances import each_mig_device
 from gpushare_node.vendors.nvidia.library import Handle, Library
 from gpushare_node.vendors.nvidia.process_lists import ProcessLists
 
-# ProcessReader: the processes of one GPU, cycle after cycle; it caches everything that does not change between two cycles.
-#
-# Owns the cached handles of a GPU and of its MIG devices. One thread at a time reads one GPU; different GPUs are independent.
-
 _UUID_ROOM = 96
 
 
@@ -35,7 +31,10 @@ class _MigDevice(Struct):
 
 
 class ProcessReader:
-    """The cached handles and lists of one GPU."""
+    """The processes of one GPU, cycle after cycle; it caches handles and whatever does not change between two cycles.
+
+    One thread at a time reads one GPU; different GPUs are independent.
+    """
 
     def __init__(self, library: Library, uuid: str, *, pid_max: int, prefers_detail: bool) -> None:
         self.is_stale = True

@@ -86,9 +86,6 @@ class KeptContainer(Struct):
     caps: tuple[CapRecord, ...]
 
 
-_ACTION = "kill|evict|warn|none"
-
-
 class Published(Struct):
     """The profile that was published last, `a` or `b`, and the UUIDs of the devices that existed then."""
 

@@ -79,8 +79,6 @@ AMD_BY_NAME = {
     "compiler/gpushare": {
         "offering/backends/__init__.py": "registers its device plugin",
         "render/stacks/__init__.py": "registers what its programs add to a bundle",
-        "facts/catalog/cards.py": "the facts of its cards",
-        "report/cards.py": "the facts of its cards",
     },
     "node-runtime/gpushare_node": {},
 }

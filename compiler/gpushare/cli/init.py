@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import jinja2
 
+from gpushare import vendors
 from gpushare.cli import catalogue, options, streams
 from gpushare.cli.exits import CouldNotRunError, ExitCode
 from gpushare.core import resources, units
@@ -131,6 +132,10 @@ def _text(name: str, mode: str, card: Card, image: RuntimeImage, *, beside: bool
         "name": name,
         "mode": mode,
         "card": card,
+        "vendor": vendors.of(card),
+        "others": [
+            other for other in types.MODES[1:] if card.vendor in (one := modes.named(other)).vendors and not one.serves_vms
+        ],
         "image": _mapping(image),
         "pool": pool,
         "layout": _layout(card),

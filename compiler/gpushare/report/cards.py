@@ -83,7 +83,7 @@ PROFILES: tuple[Column[MigProfile], ...] = (
         value=lambda one: _sure(" ".join(f"{place.start}:{place.size}" for place in one.placements), "placements", one),
     ),
 )
-PARTITION_MODES: tuple[Column[PartitionMode], ...] = (
+_PARTITION_MODES: tuple[Column[PartitionMode], ...] = (
     Column(header="COMPUTE", value=lambda mode: mode.compute + ("?" if "mode" in mode.unconfirmed else "")),
     Column(header="MEMORY MODE", value=lambda mode: mode.memory),
     Column(header="PARTITIONS", value=lambda mode: str(mode.partitions), is_number=True),
@@ -91,7 +91,6 @@ PARTITION_MODES: tuple[Column[PartitionMode], ...] = (
     Column(
         header="UNITS EACH", value=lambda mode: _sure(_or_unknown(mode.compute_units), "computeUnits", mode), is_number=True
     ),
-    Column(header="RESOURCE amd.com/", value=lambda mode: mode.name),
 )
 
 
@@ -110,21 +109,22 @@ def overview(cards: Mapping[str, Card]) -> Report:
 def report(card: Card) -> Report:
     """Return everything about one card."""
     found = layouts(card)
-    of_vendor = _amd_facts(card) if card.compute_capability is None else _facts(card, card.compute_capability)
+    of_vendor = _divided_facts(card) if card.compute_capability is None else _facts(card, card.compute_capability)
+    named = Column[PartitionMode](header=f"RESOURCE {VENDORS[card.vendor].prefix}", value=lambda mode: mode.name)
     facts = [*of_vendor, *_layout_drivers(card), *([("note", card.note)] if card.note else [])]
     return Report(
         sections=(
             bare(Lines(lead=card.id, lines=[f"  {card.name}{_doubt(card, 'name')}"])),
             bare(Lines(lines=[f"  {name:<20} {value}" for name, value in facts], indent=21)),
-            bare(Table(columns=PARTITION_MODES, rows=card.partition_modes)),
+            bare(Table(columns=(*_PARTITION_MODES, named), rows=card.partition_modes)),
             *(_layouts(card.mig, found) if card.mig and not card.partition_modes else ()),
         ),
         document=partial(DOCUMENT.write, {card.id: (card, found)}),
     )
 
 
-def _amd_facts(card: Card) -> list[tuple[str, str]]:
-    driver = f"ROCm {card.min_driver} or newer" if card.min_driver else ""
+def _divided_facts(card: Card) -> list[tuple[str, str]]:
+    driver = f"{VENDORS[card.vendor].driver} {card.min_driver} or newer" if card.min_driver else ""
     words = f"{pluralize(len(card.partition_modes), 'mode')}, {driver}" if card.partition_modes else "no"
     return [
         ("memory", mib(card.memory_mib) + _doubt(card, "memoryMiB")),

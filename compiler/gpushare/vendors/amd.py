@@ -1,6 +1,6 @@
 """AMD, and how its device plugin and gpu-operator are installed."""
 
-from gpushare.vendors.vendor import GpuVendor, OperatorObjects
+from gpushare.vendors.vendor import GpuVendor, NodeLabels, OperatorObjects
 from gpushare_node.contract import vendors
 from gpushare_node.contract.struct import content_of
 
@@ -41,6 +41,15 @@ AMD = GpuVendor(
     known_as=r"amd|instinct|radeon|mi[0-9]+|w7[0-9]{3}|v710|r9700",
     other_domains=("beta.amd.com", "dcm.amd.com"),
     operator_objects=OBJECTS,
+    node_labels=NodeLabels(
+        device=("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id"),
+        product=("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
+        mode=("amd.com/gpu.compute-memory-partition", "amd.com/compute-memory-partition"),
+        memory=("amd.com/gpu.vram", "beta.amd.com/gpu.vram"),
+        units=("amd.com/gpu.cu-count", "beta.amd.com/gpu.cu-count"),
+    ),
+    pci_vendor="1002",
+    driver="ROCm",
     operator_stack="amd-gpu-operator",
     namespace="kube-amd-gpu",
     # The operator names the Service of its exporter `gpushare-<pool>-metrics-exporter`, of at most 63 characters. Where that is

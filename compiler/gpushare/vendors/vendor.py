@@ -26,6 +26,16 @@ class OperatorObjects(Struct):
     naming: tuple[str, ...]
 
 
+class NodeLabels(Struct):
+    """What a vendor's labeller calls a node's card, its partitions, memory and compute units of a device: newest first."""
+
+    device: tuple[str, ...] = ()
+    product: tuple[str, ...] = ()
+    mode: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+
+
 class GpuVendor(VendorNames):
     """A vendor, and how its programs are installed. `name` is the word with which the names of its cards begin.
 
@@ -40,6 +50,9 @@ class GpuVendor(VendorNames):
 
     `compute_modes` are those into which its programs divide GPUs by mode `partition`, empty without that mode. `known_as` is a
     regular expression of the words by which people know its cards, if only the catalogue can describe them.
+
+    `node_labels` are its labeller's, which `import` reads; `pci_vendor` is with which the PCI ids of its cards end,
+    `driver` is of what the releases are that a card's modes need.
 
     `other_domains`: in which its programs write labels of nodes, beside `domain`.
 
@@ -68,6 +81,9 @@ class GpuVendor(VendorNames):
     other_domains: tuple[str, ...] = ()
     operator_objects: OperatorObjects | None = None
     operator_stack: str = ""
+    node_labels: NodeLabels = NodeLabels()
+    pci_vendor: str = ""
+    driver: str = ""
     namespace: str = ""
     longest_pool_name: int | None = None
     host_paths: Mapping[str, str] = NOTHING

@@ -7,7 +7,17 @@ GS850 to GS867 and GS869 to GS876. The intent's own check is not run here: `Impo
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from gpushare.cluster.importing import accounting, amd_nodes, collecting, draft, moving, node_objects, platform, pools, quotas
+from gpushare.cluster.importing import (
+    accounting,
+    collecting,
+    draft,
+    moving,
+    node_objects,
+    platform,
+    pools,
+    quotas,
+    vendor_nodes,
+)
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.collecting import Collector
 from gpushare.cluster.importing.documents import FileLines, InputFile, Reader, described
@@ -132,7 +142,7 @@ def _cluster(facts: Facts, draft: Draft, notes: Notes, wanted: Wanted) -> None:
         )
     selector = Selector(facts, notes)
     pools.add(facts, draft, notes, selector, with_vms=wanted.stack == OPERATOR)
-    amd_nodes.add(facts, draft, notes)
+    vendor_nodes.add(facts, draft, notes)
     if draft.pools or facts.nodes:
         pools.unused(facts, notes, selector)
     else:

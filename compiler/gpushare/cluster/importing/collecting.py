@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import PurePath
 
-from gpushare.cluster.importing import amd_nodes, helm_values, manager_configs, node_objects, plugin_configs, quotas
+from gpushare.cluster.importing import helm_values, manager_configs, node_objects, plugin_configs, quotas, vendor_nodes
 from gpushare.cluster.importing.accounting import Accounted
 from gpushare.cluster.importing.documents import Reader, described
 from gpushare.cluster.importing.facts import ChartSettings, Facts
@@ -26,7 +26,7 @@ _CONFIG = re.compile(
 )
 _FILES = (manager_configs.MIG, manager_configs.VGPU)
 _KEYS = ("version", "sharing", "flags", "resources", "timeSlicing", "mps", "imex", *(one.key for one in _FILES))
-_ANY_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]*[\"']?(?:{'|'.join((*_KEYS, amd_nodes.PROFILES))})[\"']?[ \t]*:")
+_ANY_KEY = re.compile(rf"(?m)(?:^|[{{,])[ \t]*[\"']?(?:{'|'.join((*_KEYS, vendor_nodes.PROFILES))})[\"']?[ \t]*:")
 _DRA_GROUP = "resource.k8s.io/"
 _OF_DRA_DRIVER = ("kubeletPlugin", "gpuResourcesEnabledOverride", "consumableShares")
 """Values that the chart of NVIDIA's DRA driver alone has."""
@@ -47,7 +47,7 @@ class Collector:
         """Read one object; a ConfigMap only in `finish`."""
         if part.at("kind").value == "ConfigMap":
             self._config_maps.append((part, file))
-        elif amd_nodes.is_config(part):
+        elif vendor_nodes.is_config(part):
             self.facts.device_configs.append(part)
             self.facts.files_read.add(file)
         elif part.at("apiVersion").text.startswith(_DRA_GROUP):
@@ -72,9 +72,9 @@ class Collector:
             for part, file in sorted(chosen, key=lambda one: described(one[0])):
                 self._config_map(part, file, read)
         for part, file in self._config_maps:
-            text = part.at("data", amd_nodes.FILE)
-            if amd_nodes.PROFILES in text.text:
-                self.facts.manager_profiles |= amd_nodes.profiles(text, self._notes)
+            found = vendor_nodes.profiles(part, self._notes)
+            if found is not None:
+                self.facts.manager_profiles |= found
                 self.facts.files_read.add(file)
             if self._is_misindented(part):
                 self.facts.files_read.add(file)

@@ -15,7 +15,7 @@ from gpushare.cluster.importing.parts import Part
 from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card
 from gpushare.facts.nodes.clouds import CLOUDS, MACHINE_LABEL, card_of_machine
-from gpushare.vendors.amd import MANAGER_TAINT
+from gpushare.vendors import VENDORS
 from gpushare_node.contract.names import BACKEND_LABEL
 from gpushare_node.contract.policy import Backend
 from gpushare_node.contract.struct import Struct
@@ -90,10 +90,12 @@ _MEMORY_LABELS = tuple(cloud.memory_label for cloud in CLOUDS if cloud.memory_la
 _OURS = ("node.kubernetes.io/", "gpushare.dev/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 
 
-_WRITERS = "".join(f"|{re.escape(domain)}" for cloud in CLOUDS for domain in cloud.writers)
+_DOMAINS = (*(vendor.domain for vendor in VENDORS.values()), *(domain for cloud in CLOUDS for domain in cloud.writers))
+_WRITERS = "".join(f"|{re.escape(domain)}" for domain in _DOMAINS)
+_OF_VENDORS = frozenset(one.layout_taint.key for one in VENDORS.values() if one.layout_taint)
 _FOREIGN = re.compile(
-    r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|nvidia\.com|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev"
-    rf"|openshift\.io|digitalocean\.com|mellanox\.com|intel\.com|amd\.com{_WRITERS})/"
+    r"(?:^|\.)(?:kubernetes\.io|k8s\.io|k8s-sigs\.io|k3s\.io|rke2\.io|cattle\.io|gpushare\.dev"
+    rf"|openshift\.io|digitalocean\.com|mellanox\.com|intel\.com{_WRITERS})/"
 )
 """Domains whose labels a program writes: they come and go with the program, so that no pool should select by them."""
 
@@ -255,7 +257,7 @@ def taints(node: ImportedNode) -> list[tuple[tuple[str, str], ...]]:
     found = []
     for taint in node.part.at("spec", "taints").entries():
         key, value, effect = (taint.at(field).text for field in ("key", "value", "effect"))
-        if key and effect and key != MANAGER_TAINT and not key.startswith(_OURS):
+        if key and effect and key not in _OF_VENDORS and not key.startswith(_OURS):
             operator = (("operator", "Equal"), ("value", value)) if value else (("operator", "Exists"),)
             found.append((("key", key), *operator, ("effect", effect)))
     return found

@@ -263,7 +263,8 @@ def load(card_id: str) -> Card:
     """Return a shipped card. Reads only that card's file. Raises KeyError if there is none."""
     vendor, path = _files()[card_id]
     document = source.read(path.read_bytes(), str(path)).data
-    return _amd(document) if vendor == "amd" else replace(build(card_id, document), vendor=vendor)
+    is_other = vendor in vendors.OTHERS
+    return _of_other(vendor, document) if is_other else replace(build(card_id, document), vendor=vendor)
 
 
 def check(cards: Mapping[str, Any]) -> list[Finding]:
@@ -331,8 +332,8 @@ def build(card_id: str, document: Mapping[str, Any]) -> Card:
     )
 
 
-def _amd(document: Mapping[str, Any]) -> Card:
-    """Return the card of a file that passed `amd-card.v1`."""
+def _of_other(vendor: str, document: Mapping[str, Any]) -> Card:
+    """Return the card of a file of another vendor than NVIDIA's, which has the form of `amd-card.v1`."""
     get = document.get
     return Card(
         id=document["id"],
@@ -355,7 +356,7 @@ def _amd(document: Mapping[str, Any]) -> Card:
         note=get("note", ""),
         sources=_cited(document),
         unconfirmed=tuple(get("unconfirmed", ())),
-        vendor="amd",
+        vendor=vendor,
         partition_modes=tuple(_mode(row) for row in get("modes", ())),
         min_driver=get("minDriver"),
     )

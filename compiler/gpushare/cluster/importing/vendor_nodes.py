@@ -1,4 +1,4 @@
-"""Nodes with AMD's GPUs to pools: what they offer, and how AMD's config manager divides them by its file.
+"""Nodes with other vendors' GPUs than NVIDIA's to pools: what they offer, and how a config manager divides them by its file.
 
 Facts: ROCm k8s-device-plugin v1.31.0.10 (names of resources, labels of the labeller) and device-config-manager v1.3.1. What a
 node offers counts; the profile that its label names only says which GPUs have which mode, where that is not the same for all.
@@ -22,19 +22,17 @@ from gpushare.facts.catalog import cards
 from gpushare.facts.catalog.cards import Card, PartitionMode
 from gpushare.intent.types import ComputeGroup, Exclusive, MigStrategy, Partition, Sharing
 from gpushare.intent.writer import write_sharing
-from gpushare.vendors.amd import AMD
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.struct import Struct
 
-FILE, PROFILES = "config.json", "gpu-config-profiles"
-"""The key of a ConfigMap with the config manager's file, and its key with the profiles."""
+PROFILES = "gpu-config-profiles"
+"""The key of a config manager's file with the profiles."""
 
-_ID = ("amd.com/gpu.device-id", "beta.amd.com/gpu.device-id")
-_PRODUCT = ("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name")
-_MODE = ("amd.com/gpu.compute-memory-partition", "amd.com/compute-memory-partition")
-_VRAM = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
-_UNITS = ("amd.com/gpu.cu-count", "beta.amd.com/gpu.cu-count")
 _SIZE = re.compile(r"(\d{1,7})([MG])\Z", re.ASCII)
-_SHOWN = "give the Nodes while AMD's labeller runs on them, or write the pool by hand"
+
+
+def _shown(vendor: GpuVendor) -> str:
+    return f"give the Nodes while {vendor.name}'s labeller runs on them, or write the pool by hand"
 
 
 class Divided(Struct):
@@ -46,35 +44,52 @@ class Divided(Struct):
 
 
 def is_config(part: Part) -> bool:
-    """Whether an object is a DeviceConfig of AMD's operator."""
-    return part.at("kind").value == "DeviceConfig" and part.at("apiVersion").text.startswith(AMD.prefix)
+    """Whether an object is one that a vendor's operator reads, such as AMD's DeviceConfig."""
+    return vendor_of_config(part) is not None
 
 
-def profiles(text: Part, notes: Notes) -> dict[str, Any]:
-    """Return the profiles of the config manager's file, by name."""
-    try:
-        found = json.loads(text.text).get(PROFILES, {})
-    except (ValueError, AttributeError, RecursionError):
-        notes.error("GS850", text, "config.json is no JSON: AMD's config manager refuses it", "correct it", on_key=True)
-        return {}
-    return found if isinstance(found, dict) else {}
+def vendor_of_config(part: Part) -> GpuVendor | None:
+    """Return whose operator reads an object; None if it is no such object."""
+    kind, api = part.at("kind").value, part.at("apiVersion").text
+    return next((one for one, made in vendors.OPERATORS if kind == made.kind and api.startswith(one.prefix)), None)
 
 
-def offered(node: ImportedNode) -> dict[str, int]:
-    """Return how many of AMD's GPUs, or parts of them, the node offers by resource."""
+def profiles(config_map: Part, notes: Notes) -> dict[str, Any] | None:
+    """Return the profiles of a config manager's file in a ConfigMap, by name; None if it has no such file."""
+    for vendor, made in vendors.OPERATORS:
+        text = config_map.at("data", made.file)
+        if PROFILES not in text.text:
+            continue
+        try:
+            found = json.loads(text.text).get(PROFILES, {})
+        except (ValueError, AttributeError, RecursionError):
+            message = f"{made.file} is no JSON: {vendor.name}'s config manager refuses it"
+            notes.error("GS850", text, message, "correct it", on_key=True)
+            return {}
+        return found if isinstance(found, dict) else {}
+    return None
+
+
+def offered(node: ImportedNode, vendor: GpuVendor) -> dict[str, int]:
+    """Return how many of the vendor's GPUs, or parts of them, the node offers by resource."""
     found = {}
     for name, value in node.part.at("status", "capacity").items():
-        if name.startswith(AMD.gpu_resources) and (count := value.devices):
+        if name.startswith(vendor.gpu_resources) and (count := value.devices):
             found[name] = count
     return found
 
 
 def add(facts: Facts, draft: Draft, notes: Notes) -> None:
-    """Add a pool for each group of nodes with the same card, number of GPUs and sharing, and AMD's stack as it is."""
+    """Add a pool for each group of nodes with the same card, number of GPUs and sharing, and each vendor's stack as it is."""
+    for vendor in vendors.OTHERS.values():
+        _add_of(vendor, facts, draft, notes)
+
+
+def _add_of(vendor: GpuVendor, facts: Facts, draft: Draft, notes: Notes) -> None:
     alike: dict[tuple[str, int, str], tuple[Card, Divided, list[ImportedNode]]] = {}
     for node in facts.nodes:
-        offers = offered(node)
-        card = _card(node, notes) if offers else None
+        offers = offered(node, vendor)
+        card = _card(node, vendor, notes) if offers else None
         divided = None if card is None else _divided(node, card, offers, facts, notes)
         if divided is not None and divided.gpus > node_objects.MAX_GPUS:
             message = f"node {shorten(node.name)} offers {divided.gpus} GPUs, more than a node of an intent can have"
@@ -93,15 +108,18 @@ def add(facts: Facts, draft: Draft, notes: Notes) -> None:
             notes.warn("GS860", labels, f"pool {path[-1]}: {divided.assumed}", "correct memory if it is the other", on_key=True)
     if alike:
         stack = {"stack": "existing"}
-        namespaces = {one.at("metadata", "namespace").text for one in facts.device_configs} - {""}
+        namespaces = {
+            one.at("metadata", "namespace").text for one in facts.device_configs if vendor_of_config(one) is vendor
+        } - {""}
         if len(namespaces) == 1:
             stack["namespace"] = min(namespaces)
-        draft.put(("platform", "amd"), stack, None, "what serves AMD's GPUs now stays")
+        draft.put(("platform", vendor.word.value), stack, None, f"what serves {vendor.name}'s GPUs now stays")
 
 
 def _add(
     card: Card, divided: Divided, nodes: Sequence[ImportedNode], everywhere: Counter[tuple[str, str]], draft: Draft
 ) -> Path:
+    offers = offered(nodes[0], vendors.of(card))
     label = node_objects.own_label(nodes, everywhere)
     names = [node.name for node in nodes]
     selection: dict[str, Any] = {"matchLabels": dict([label]), "expected": len(nodes)} if label else {"names": names}
@@ -117,9 +135,9 @@ def _add(
     labels = nodes[0].part.at("metadata", "labels")
     path = draft.add(label[1] if label else f"{card.id}-{divided.sharing.mode}", document, labels)
     who = f"Node {shorten(nodes[0].name)}" if len(nodes) == 1 else pluralize(len(nodes), "Node")
-    draft.note((*path, "card"), labels, f"from {who}, PCI id and labels of AMD's labeller")
-    draft.note((*path, "sharing"), labels, f"from what the nodes offer and their labels say: {join_words(offered(nodes[0]))}")
-    for resource in offered(nodes[0]):
+    draft.note((*path, "card"), labels, f"from {who}, PCI id and labels of {vendors.of(card).name}'s labeller")
+    draft.note((*path, "sharing"), labels, f"from what the nodes offer and their labels say: {join_words(offers)}")
+    for resource in offers:
         draft.offer(resource, path, None)
     return path
 
@@ -128,27 +146,28 @@ def _label(node: ImportedNode, keys: Sequence[str]) -> str:
     return next((node.labels[key] for key in keys if key in node.labels), "")
 
 
-def _card(node: ImportedNode, notes: Notes) -> Card | None:
-    device = _label(node, _ID).lower().removeprefix("0x")
-    product = _label(node, _PRODUCT)
-    every = [card for card in map(cards.load, cards.ids()) if vendors.of(card) is AMD]
-    found = [card for card in every if f"0x{device.upper()}1002" in card.pci_device_ids]
+def _card(node: ImportedNode, vendor: GpuVendor, notes: Notes) -> Card | None:
+    device = _label(node, vendor.node_labels.device).lower().removeprefix("0x")
+    product = _label(node, vendor.node_labels.product)
+    every = [card for card in map(cards.load, cards.ids()) if vendors.of(card) is vendor]
+    found = [card for card in every if f"0x{device.upper()}{vendor.pci_vendor}" in card.pci_device_ids]
     if len(found) != 1:
         words = set(product.replace("_", " ").upper().split())
         found = [card for card in found or every if card.name.split()[-1].upper() in words]
     if len(found) == 1:
         return found[0]
-    what = f"PCI id {shorten(device)}" if device else "no label of AMD's labeller says which"
-    message = f"the catalogue has no single card of AMD's for node {shorten(node.name)}: {what}"
-    notes.error("GS862", node.part.at("metadata", "labels"), message, _SHOWN, on_key=True)
+    what = f"PCI id {shorten(device)}" if device else f"no label of {vendor.name}'s labeller says which"
+    message = f"the catalogue has no single card of {vendor.name}'s for node {shorten(node.name)}: {what}"
+    notes.error("GS862", node.part.at("metadata", "labels"), message, _shown(vendor), on_key=True)
     return None
 
 
 def _divided(node: ImportedNode, card: Card, offers: Mapping[str, int], facts: Facts, notes: Notes) -> Divided | None:
     """Return what the node's GPUs are; None if that does not follow from what it offers: a finding says why."""
+    vendor = vendors.of(card)
     modes = {mode.name: mode for mode in card.partition_modes}
-    named = {name.removeprefix(AMD.prefix): count for name, count in offers.items() if name != AMD.whole_gpu}
-    whole = offers.get(AMD.whole_gpu, 0)
+    named = {name.removeprefix(vendor.prefix): count for name, count in offers.items() if name != vendor.whole_gpu}
+    whole = offers.get(vendor.whole_gpu, 0)
     if not named:
         return _single(node, card, whole, facts, notes)
     if not whole and all(name in modes and count % modes[name].partitions == 0 for name, count in named.items()):
@@ -157,7 +176,7 @@ def _divided(node: ImportedNode, card: Card, offers: Mapping[str, int], facts: F
         if len(gpus) == 1:
             [name] = gpus
             return Divided(gpus=gpus[name], sharing=Partition(compute=modes[name].compute, memory=modes[name].memory))
-        order = _order(node, facts)
+        order = _order(node, vendor, facts)
         if len(memory) == 1 and Counter(order) == Counter({modes[name].compute: number for name, number in gpus.items()}):
             groups = tuple(
                 ComputeGroup(gpus=tuple(at for at, one in enumerate(order) if one == compute), compute=compute)
@@ -166,7 +185,7 @@ def _divided(node: ImportedNode, card: Card, offers: Mapping[str, int], facts: F
             return Divided(gpus=len(order), sharing=Partition(memory=min(memory), groups=groups))
     shown = join_words(offers)
     message = f"node {shorten(node.name)} offers {shown}: that is none of the modes of {card.name} on all of its GPUs"
-    notes.error("GS862", node.part.at("status", "capacity"), message, _SHOWN, on_key=True)
+    notes.error("GS862", node.part.at("status", "capacity"), message, _shown(vendor), on_key=True)
     return None
 
 
@@ -174,20 +193,22 @@ def _single(node: ImportedNode, card: Card, offered_gpus: int, facts: Facts, not
     """Return what GPUs are whose resources all have the name of a whole GPU: only labels say of which mode they are."""
     if not card.partition_modes:
         return Divided(gpus=offered_gpus, sharing=Exclusive())
+    vendor = vendors.of(card)
     fitting, labels = _fitting(node, card), node.part.at("metadata", "labels")
     if len({mode.compute for mode in fitting}) != 1 or offered_gpus % fitting[0].partitions:
-        keys = [key for key in (*_MODE, *_VRAM, *_UNITS) if key in node.labels]
+        names = vendor.node_labels
+        keys = [key for key in (*names.mode, *names.memory, *names.units) if key in node.labels]
         said = join_words([f"{key}: {shorten(node.labels[key])}" for key in keys]) or "neither vram nor cu-count"
         message = (
-            f"node {shorten(node.name)} offers {offered_gpus} {AMD.whole_gpu}, GPUs or parts of them, and its labels are of no "
-            f"one compute mode of {card.name}: {said}"
+            f"node {shorten(node.name)} offers {offered_gpus} {vendor.whole_gpu}, GPUs or parts of them, and its labels are of "
+            f"no one compute mode of {card.name}: {said}"
         )
-        notes.error("GS862", labels, message, _SHOWN, on_key=True)
+        notes.error("GS862", labels, message, _shown(vendor), on_key=True)
         return None
     mode = fitting[0]
     if mode.partitions == 1:
         return Divided(gpus=offered_gpus, sharing=Exclusive())
-    memory = {str(entry.get("memoryPartition")) for entry in _entries(node, facts)}
+    memory = {str(entry.get("memoryPartition")) for entry in _entries(node, vendor, facts)}
     named = [one for one in fitting if memory == {one.memory}] or fitting
     others = join_words([one.memory for one in named], "or")
     assumed = f"assumed: memory mode {named[0].memory}; no label says whether it is {others}" if len(named) > 1 else ""
@@ -197,9 +218,10 @@ def _single(node: ImportedNode, card: Card, offered_gpus: int, facts: Facts, not
 
 def _fitting(node: ImportedNode, card: Card) -> list[PartitionMode]:
     """Return the modes that a device may have by the label of the mode, else by those of its memory and compute units."""
-    if name := _label(node, _MODE).lower():
+    names = vendors.of(card).node_labels
+    if name := _label(node, names.mode).lower():
         return [mode for mode in card.partition_modes if mode.name == name]
-    size, units = _SIZE.match(_label(node, _VRAM)), node_objects.number(node.labels, *_UNITS)
+    size, units = _SIZE.match(_label(node, names.memory)), node_objects.number(node.labels, *names.units)
     if size is None and units is None:
         return []
     mib = int(size[1]) * (1024 if size[2] == "G" else 1) if size else None
@@ -215,17 +237,17 @@ def _is_near(mib: int, nominal: int | None) -> bool:
     return nominal is None or 5 * nominal < 8 * mib <= 10 * nominal
 
 
-def _entries(node: ImportedNode, facts: Facts) -> list[dict[str, Any]]:
+def _entries(node: ImportedNode, vendor: GpuVendor, facts: Facts) -> list[dict[str, Any]]:
     """Return the entries of the config manager's profile that the node's label names."""
-    profile = facts.manager_profiles.get(node.labels.get(AMD.layout_label, ""), {})
+    profile = facts.manager_profiles.get(node.labels.get(vendor.layout_label, ""), {})
     entries = profile.get("profiles") if isinstance(profile, dict) else None
     return [entry if isinstance(entry, dict) else {} for entry in entries] if isinstance(entries, list) else []
 
 
-def _order(node: ImportedNode, facts: Facts) -> list[str]:
+def _order(node: ImportedNode, vendor: GpuVendor, facts: Facts) -> list[str]:
     """Return the compute mode of each GPU, as the profile says that the node's label names."""
     found: list[str] = []
-    for entry in _entries(node, facts):
+    for entry in _entries(node, vendor, facts):
         number = entry.get("numGPUsAssigned")
         if not isinstance(number, int) or not 0 < number <= node_objects.MAX_GPUS:
             return []

@@ -150,8 +150,11 @@ class NodeMonitor(Struct, frozen=False):
 
     def _find_fault(self) -> tuple[ConditionReason, str] | None:
         """Return the fault that is not ours to undo; a GPU that does not answer at all says so itself."""
-        is_lost = self._finding is not None and self._finding[0].value.is_gpu_fault
-        return (ConditionReason.GPU_FAULTY, f"{self._fault}.") if self._fault and not is_lost else None
+        if self._finding is not None and self._finding[0].value.is_gpu_fault:
+            return None
+        if self._fault:
+            return ConditionReason.GPU_FAULTY, f"{self._fault}."
+        return _sentence(self._offer.finding) if self._is_tainted else None
 
     @property
     def _is_tainted(self) -> bool:

@@ -35,13 +35,12 @@ class GpuFaults(Struct):
 
     def forget(self) -> None:
         """The GPUs are reset, or will be before the runtime has them open again."""
-        if self._known():
-            self.folder.keep_faults(self.boot_id, {})
+        self.folder.keep_faults(self.boot_id, {})
 
     def let_go(self, cluster: Cluster) -> None:
         """Forget them at the end of a program that is sent off the node: the GPUs are reset before another has them open."""
         with suppress(ClusterError, StateDirError):
-            if cluster.node().labels.get(RUNTIME_LABEL) == AWAY:
+            if self._known() and cluster.node().labels.get(RUNTIME_LABEL) == AWAY:
                 self.forget()
 
     def find(self, surveys: Iterable[GpuInfo]) -> str:

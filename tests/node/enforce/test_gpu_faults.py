@@ -97,4 +97,11 @@ def test_taint_of_the_dra_driver_withholds_a_repair(ready: EnforcementLoop, two_
     ready.monitor._offer.next_look = float("inf")
     two_gpus.set_compute_mode(1, 3)
     ready.run(200)
-    assert ready.api.deleted == 0
+    assert (ready.api.deleted, word(ready)) == (0, "GpuFaulty")
+
+
+def test_gpu_that_is_lost_says_so_itself(ready: EnforcementLoop, two_gpus: FakeNvml) -> None:  # noqa: F811
+    hear(ready, two_gpus, [(0, 95), (1, 79)])
+    two_gpus.lose(1)
+    ready.run(100)
+    assert word(ready) == "GpuLost"

@@ -225,6 +225,7 @@ class EnforcerFactory(Struct, frozen=False):
         run, metrics = self.run, EnforcementMetrics(Registry())
         if self.api is not None:
             self.api.connection.observe = metrics.observe_request
+            self.api.connection.observe_denial = metrics.api_denials.add
         processes = LinuxProcesses()
         pods = self._follow_pods()
         adapters = Adapters(

@@ -107,6 +107,9 @@ class EnforcementMetrics:
         self.api_requests = make.counter(
             "api_requests_total", "Requests to the API server by method and status; `none`: no answer.", "verb", "code"
         )
+        self.api_denials = make.counter(
+            "api_denials_total", "Requests that an admission policy of the API server denied, by policy.", "policy"
+        )
         self.api_errors = make.counter("api_errors_total", "Requests to the API server that failed.", "op")
         self.events = make.counter("events_total", "Events for the API server, by outcome.", "outcome")
         self.ready = make.gauge("node_condition", "1 for the current reason of GPUShareReady.", "reason")

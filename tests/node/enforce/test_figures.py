@@ -1,5 +1,6 @@
 """What the metrics say of the policy, of changes and requests, of those who lost a process, and of MIG instances."""
 
+import json
 import os
 from pathlib import Path
 
@@ -59,6 +60,31 @@ def test_requests_are_counted_by_verb_and_status(api: ApiServer, tmp_path: Path)
         ("GET", "503"): 1,
         ("WATCH", "200"): 1,
     }
+
+
+def test_denials_are_counted_by_the_policy_that_the_api_server_names(api: ApiServer, tmp_path: Path) -> None:
+    metrics = EnforcementMetrics(Registry())
+    api.add_node("n1")
+
+    def refuse(words: str, times: int) -> None:
+        answer = json.dumps({"kind": "Status", "status": "Failure", "message": words, "code": 403})
+        api.garble("GET /api/v1/nodes/n1", answer.encode(), times, status=403)
+
+    words = (
+        "nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'gpushare-fence' with binding 'gpushare-fence' denied request: x"
+    )
+    refuse(words, 2)
+    connection = connect(api, tmp_path)
+    connection.observe_denial = metrics.api_denials.add
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="denied request"):
+            connection.get("/api/v1/nodes/n1")
+    refuse("nodes is forbidden: User cannot get it", 1)
+    with pytest.raises(ClusterError):
+        connection.get("/api/v1/nodes/n1")
+    connection.close()
+    assert metrics.api_denials.value("gpushare-fence") == 2
+    assert sum("api_denials_total{" in line for line in metrics.page().splitlines()) == 1
 
 
 def test_a_request_without_an_answer_has_no_status(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ _XIDS = f'gpushare_xid_total{{xid=~"{"|".join(map(str, xids.FAULTS))}"}}'
 _ENDED = 'gpushare_kills_total{outcome=~"exited|exited_term|exited_kill|stuck|lost"}'
 """Processes that got a signal: not those that were refused to us, or that had ended or were spared before."""
 _BLIND = "|".join(word for word, one in REASONS.items() if one.caps_unenforced)
+_FENCES = 'policy=~"gpushare-fence.*"'
+_DENIALS = f'apiserver_validating_admission_policy_check_total{{{_FENCES},enforcement_action="deny"}}'
+_DENIED = f"gpushare_api_denials_total{{{_FENCES}}}"
 _GPU_FAULTS = "|".join(word for word, one in REASONS.items() if one.is_gpu_fault)
 
 
@@ -237,6 +240,43 @@ ALERTS = (
         means="Memory of the GPU is in use and the driver lists no process that has it, so it counts against no tenant.",
         remedy="A process that ended while the GPU hung can leave memory behind. Drain the node and reset the GPU; if "
         "`nvidia-smi` lists a process after all, report it.",
+    ),
+    Alert(
+        name="GPUShareStrayContainer",
+        severity="warning",
+        expr="gpushare_gpu_stray_containers > 0",
+        hold="5m",
+        summary="GPU {{ $labels.gpu }} of node {{ $labels.node }} is used by {{ $value }} containers that did not get it.",
+        means="Containers have memory on a device that neither a device plugin nor a claim gave to them. Their cap there is "
+        "zero, which is enforced with `admission.enforce: deny` alone.",
+        remedy="Events GPUNotAllocated on the pods name them. Images with `ENV NVIDIA_VISIBLE_DEVICES=all`, privileged "
+        "containers and folders of the host reach all GPUs: remove what gives the access, or list the namespace in "
+        "`platform.namespaces` if it is the platform's.",
+    ),
+    Alert(
+        name="GPUShareOrphanMemory",
+        severity="warning",
+        expr="gpushare_gpu_orphan_processes > 0",
+        hold="15m",
+        summary="GPU {{ $labels.gpu }} of node {{ $labels.node }} has {{ $value }} processes of no known container.",
+        means="Processes on the GPU belong to no container that the runtime knows: programs of the host, or what is left of "
+        "ended containers. Their memory counts against no tenant, and tenants lack it.",
+        remedy="`nvidia-smi` on the node lists the processes, `cat /proc/PID/cgroup` says where one belongs. End what the host "
+        "runs, or drain the node and reset the GPU if no process is left.",
+    ),
+    Alert(
+        name="GPUShareFenceDenied",
+        severity="critical",
+        # The API server counts the denials of every client, where it is scraped; the runtime those of its own requests.
+        expr=f"sum by (cluster, policy) ({_recent(_DENIED)}"
+        f" or increase({_DENIALS}[15m]) > 0 or ({_DENIALS} unless {_DENIALS} offset 15m) > 0) > 0",
+        hold="0m",
+        summary="Policy {{ $labels.policy }} has denied a write with a token of gpushare.",
+        means="A token of the node runtime or of the uninstall Job was used for a write that the runtime never makes, or the "
+        "chart's policies are older than the runtime. Whoever has root on a node has its token.",
+        remedy="The API server's audit log names the client's node and pod (`user.extra`) and the object. If the address is "
+        "not the node's, or the runtime's own log has no refusal, treat the node as taken over: drain it and replace it. "
+        "Otherwise install the chart of the runtime's release again.",
     ),
     Alert(
         name="GPUShareCapsUnknown",

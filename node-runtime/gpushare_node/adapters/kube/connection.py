@@ -8,6 +8,7 @@ for runs by hand.
 import itertools
 import json
 import random
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -127,6 +128,8 @@ _ATTEMPTS = 3
 _FIRST_PAUSE_SECONDS = 0.2
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _MAX_REASON = 300
+_DENIAL = re.compile("ValidatingAdmissionPolicy '([a-z0-9.-]{1,253})'")
+"""How an answer names the policy: in the API server's own words, which no tenant writes."""
 
 
 class ApiRequest(Struct):
@@ -159,11 +162,13 @@ class ApiRequest(Struct):
 class Connection:
     """Sends requests. Thread-safe.
 
-    `observe` is called with the verb and the status of each attempt, from any thread; None: no answer came.
+    `observe` is called with the verb and the status of each attempt, from any thread; None: no answer came. `observe_denial` is
+    called with the admission policy that has denied a request.
     """
 
     def __init__(self, address: ApiEndpoint, clock: Clock) -> None:
         self.observe: Callable[[str, int | None], None] = _ignore
+        self.observe_denial: Callable[[str], None] = _ignore
         self._address = address
         self._clock = clock
         self._pool: urllib3.PoolManager | None = None
@@ -234,7 +239,10 @@ class Connection:
         try:
             with self._send(request, min(CONNECT_SECONDS, left), min(READ_SECONDS, left)) as answer:
                 if answer.raw.status >= 400:
-                    raise _failure(answer)
+                    failure = _failure(answer)
+                    for policy in _DENIAL.findall(str(failure)):
+                        self.observe_denial(policy)
+                    raise failure
                 return _parsed(request, answer.content())
         except ClusterError as error:
             raise _FailureError(error, is_passing=True) from error
@@ -315,7 +323,7 @@ class _FailureError(Exception):
         return _FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1) * random.uniform(1, 2)  # noqa: S311 - spreads load, guards nothing
 
 
-def _ignore(_verb: str, _status: int | None) -> None:
+def _ignore(*_: object) -> None:
     """Count nothing."""
 
 

@@ -32,6 +32,11 @@ def kills(outcome: str) -> str:
     return f'gpushare_kills_total{{{POOL},signal="SIGKILL",outcome="{outcome}",reason="over-cap"}}'
 
 
+def denials(policy: str) -> str:
+    """The API server's counter of what an admission policy has denied."""
+    return f'apiserver_validating_admission_policy_check_total{{policy="{policy}",enforcement_action="deny"}}'
+
+
 def reason(word: str) -> str:
     """The runtime's gauge with this reason."""
     return f'gpushare_node_condition{{{POOL},reason="{word}"}}'
@@ -157,6 +162,28 @@ CASES: dict[str, tuple[str, Series, str, tuple[Series, ...]]] = {
         {f'gpushare_gpu_memory_unattributed_bytes{{{POOL},gpu="GPU-1"}}': "2147483648x60"},
         "2GiB",
         ({f'gpushare_gpu_memory_unattributed_bytes{{{POOL},gpu="GPU-1"}}': "1073741824x5"},),
+    ),
+    "GPUShareStrayContainer": (
+        "15m",
+        {f'gpushare_gpu_stray_containers{{{POOL},gpu="GPU-1"}}': "2x60"},
+        "2 containers",
+        ({f'gpushare_gpu_stray_containers{{{POOL},gpu="GPU-1"}}': "0x60"},),
+    ),
+    "GPUShareOrphanMemory": (
+        "30m",
+        {f'gpushare_gpu_orphan_processes{{{POOL},gpu="GPU-1"}}': "3x60"},
+        "3 processes",
+        ({f'gpushare_gpu_orphan_processes{{{POOL},gpu="GPU-1"}}': "1x5 0x60"},),
+    ),
+    "GPUShareFenceDenied": (
+        "30m",
+        {denials("gpushare-fence"): "0x20 1x40"},
+        "gpushare-fence",
+        (
+            {denials("gpushare-pods"): "0x20 1x40"},
+            {denials("gpushare-fence"): "7x60"},
+            {f'gpushare_api_denials_total{{{POOL},policy="gpushare-pods"}}': "0x20 1x40"},
+        ),
     ),
     "GPUShareCapsUnknown": (
         "30m",

@@ -28,6 +28,8 @@ UPSTREAM = {
     "kube_resourcequota",
     # dcgm-exporter: etc/default-counters.csv
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    # kube-apiserver: staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/metrics/metrics.go
+    "apiserver_validating_admission_policy_check_total",
 }
 EXPRESSIONS = {one.name: one.expr for one in (*RECORDINGS, *ALERTS)}
 
@@ -42,7 +44,7 @@ def runtime() -> dict[str, tuple[str, ...]]:
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_every_metric_of_a_rule_exists(name: str) -> None:
     unquoted = re.sub(r'"[^"]*"', "", EXPRESSIONS[name])
-    used = set(re.findall(r"\b(?:gpushare_\w+|kube_\w+|DCGM_\w+)\b", unquoted))
+    used = set(re.findall(r"\b(?:gpushare_\w+|kube_\w+|DCGM_\w+|apiserver_\w+)\b", unquoted))
     assert used or "gpushare:" in unquoted
     assert used <= runtime().keys() | UPSTREAM
     assert set(re.findall(r"\bgpushare:[\w:]+", unquoted)) <= {one.name for one in RECORDINGS}

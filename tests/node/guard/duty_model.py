@@ -138,6 +138,10 @@ class Duty:
         """Of each pod, through all its runs, the most of any ten minutes that it was over its cap."""
         return [worst(past) for past in self.over]
 
+    def share(self) -> float:
+        """The most of any ten minutes that one of them was, whichever."""
+        return worst(self.together)
+
 
 def worst(past: list[tuple[float, float]]) -> float:
     """The largest share of a window that was spent over the cap, of all windows that lie in the past."""

@@ -69,7 +69,17 @@ class GuardModel:
     history: GuardState = field(default_factory=GuardState)
 
     def __post_init__(self) -> None:
-        kinds = (self.hog, self.wave, self.supervisor, self.orphans, self.turns, self.bare_pods, self.sandbox)
+        kinds = (
+            self.hog,
+            self.wave,
+            self.supervisor,
+            self.orphans,
+            self.turns,
+            self.bare_pods,
+            self.sandbox,
+            self.churn,
+            self.side,
+        )
         self.lives: list[Iterator[None]] = []
         for gpu in range(self.gpus):
             device = f"GPU-{gpu}"
@@ -183,6 +193,26 @@ class GuardModel:
             self.end(container)
             yield from self.wait(3)
 
+    def churn(self, actor: Actor) -> Iterator[None]:
+        """A new pod of another name three seconds after the end of the last, over its cap from its start."""
+        for number in range(1 << 30):
+            member = self.start(actor, self.container(actor, f"name-{number}"), HIGH)
+            while self.lives_on(member):
+                yield
+            yield from self.wait(3)
+
+    def side(self, actor: Actor) -> Iterator[None]:
+        """Beside a container with a share, within its cap, one on the same device to which nothing was given."""
+        self.start(actor, self.container(actor, "main"))
+        for run in range(1 << 30):
+            side = self.container(actor, "side", run)
+            nothing = Cap(bytes=0, grace_seconds=CAP.grace_seconds)
+            self.grants[side] = replace(self.grants[side], caps={actor.device: nothing})
+            member = self.start(actor, side, LOW)
+            while self.lives_on(member):
+                yield
+            yield from self.wait(10)
+
     def sandbox(self, actor: Actor) -> Iterator[None]:
         """Its memory is in its pod's own cgroup."""
         for run in range(1 << 30):
@@ -240,6 +270,11 @@ class GuardModel:
     def used(self, container: ContainerId) -> int:
         return sum(member.used for member in self.members.values() if member.process.container == container)
 
+    def limit(self, container: ContainerId) -> int:
+        """The most that it may use of any device; of one that has left no grant, a share's."""
+        grant = self.grants.get(container)
+        return CAP.limit_bytes if grant is None else max(cap.limit_bytes for cap in grant.caps.values())
+
     def check(self, order: Terminate | Kill) -> None:
         """Nobody within its cap is signalled, but a container that was asked to end as a whole, and that only."""
         container = order.facts.unit.container
@@ -247,7 +282,7 @@ class GuardModel:
         assert self.actors[namespace].is_offender, f"{order} to an innocent"
         assert {process.container for process in order.processes} == {container}
         was_asked = isinstance(order, Kill) and order.scope is KillScope.CONTAINER and container in self.asked
-        assert was_asked or self.used(container) > CAP.limit_bytes, f"{order}: within its cap"
+        assert was_asked or self.used(container) > self.limit(container), f"{order}: within its cap"
 
     def carry_out(self, order: Terminate | Kill) -> None:
         container = order.facts.unit.container
@@ -271,7 +306,7 @@ class GuardModel:
         over = {
             member.process.container.pod_uid.partition("/")[0]
             for member in self.members.values()
-            if member.process.container is not None and member.used > CAP.limit_bytes
+            if member.process.container is not None and member.used > self.limit(member.process.container)
         }
         for name in over:
             actor = self.actors[name]
@@ -279,6 +314,5 @@ class GuardModel:
             actor.longest = max(actor.longest, self.now - actor.over_since)
 
     def bound(self) -> float:
-        """Twice for two offences: four times the patience at half of the time, and a turn for each offender of the device."""
-        offenders = sum(actor.is_offender for actor in self.actors.values()) / self.gpus
-        return 2 * (4 * PATIENCE_SECONDS + offenders * (EXIT_SECONDS + 2))
+        """Twice for two offences: four times the patience at half of the time, and the time to exit; none waits for another."""
+        return 2 * (4 * PATIENCE_SECONDS + EXIT_SECONDS + 2)

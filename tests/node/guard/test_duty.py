@@ -1,5 +1,6 @@
 """Duty: nobody is over its cap for more than 40 % of ten minutes, whatever its tenant does with pods."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from gpushare_node.contract.struct import replace
 from gpushare_node.guard.inputs import CapAction, Process
 from gpushare_node.guard.verdicts import AnomalyKind, Evict, Kill, Terminate, Verdict
+from tests.bench import cap_curve
 from tests.node.guard.duty_model import Duty, Pod
 from tests.node.guard.guard_fixture import GIB, GPU, Node, reasons, signalled, tenant
 from tests.node.guard.test_debt import HIGH, LOW, UNGUIDED, remove, stand_in
@@ -55,6 +57,11 @@ def test_pod_that_comes_again_after_three_seconds_is_over_its_cap_for_less_than_
     duty.run(700)
     assert max(duty.shares()) <= MOST
     assert min(len(pod.ended) for pod in pods) > 100
+
+
+def test_page_of_the_node_has_the_curve_that_the_command_makes() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "node.md").read_text(encoding="utf-8")
+    assert "\n".join(cap_curve.rows()) in page, "python -m tests.bench.cap_curve"
 
 
 def owing(node: Node) -> Node:

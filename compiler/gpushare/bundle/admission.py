@@ -274,7 +274,8 @@ def _fence_of(values: Mapping[str, Any], accounts: Collection[str], asks: str) -
     others = values.get("vendors", {})
     served = [vendor for word, vendor in VENDORS.items() if word in others or vendor is DEFAULT]
     labels = [*_LABELS, *(label for one in served for label in one.written_labels)]
-    slots = {names.workload(pool): fields.get("slots", 1) for pool, fields in values["pools"].items()}
+    # One is the default of the CEL: an expression has no room for all pools of a large cluster.
+    slots = {names.workload(pool): one["slots"] for pool, one in values["pools"].items() if one.get("slots", 1) != 1}
     variables = [
         {"name": "asks", "expression": asks},
         _variable("evicts", _evicts(values)),

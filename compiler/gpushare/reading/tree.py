@@ -288,6 +288,9 @@ _NUMBER_FOR_SOME = r"""(?x)
 _PREFIX_ALONE = r"[-+]?0[xbo]_+\Z"
 _DATE = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}.*)?\Z"
 
+_NUMERIC = frozenset("0123456789+-._:abcdefxoin" + "ABCDEFXOIN")
+"""All characters of these forms but dates, which have a hyphen behind the year."""
+
 # Integers that every reader represents exactly: 64 bits with a sign. The length limit keeps the conversion itself cheap.
 _LIMIT = 1 << 63
 _MAX_NUMBER_LENGTH = 40
@@ -313,6 +316,8 @@ def resolve(text: str) -> tuple[Scalar, str]:
 
 
 def _numeric(text: str) -> tuple[Scalar, str]:
+    if not _NUMERIC.issuperset(text) and text[4:5] != "-":  # most are sizes such as 40Gi: no pattern is tried
+        return text, ""
     if re.match(_INTEGER, text):
         whole = int(text, 16 if text.startswith("0x") else 10) if len(text) <= _MAX_NUMBER_LENGTH else _LIMIT
         return (whole, "") if -_LIMIT <= whole < _LIMIT else (text, _TOO_LARGE)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushare.core.wording import pluralize
 from gpushare.intent.types import NvidiaStack
-from gpushare.render.steps import installing as preparation
+from gpushare.render.steps import installing
 from gpushare.resolved.plan import Plan
 from gpushare_node.contract.tenancy import AdmissionMode
 
@@ -32,9 +32,9 @@ def _meaning(plan: Plan) -> Iterator[str]:
 
 def _install(plan: Plan) -> Iterator[str]:
     namespace = plan.intent.namespace
-    yield from ("## Installing", "", *preparation.image(plan))
+    yield from ("## Installing", "", *installing.image(plan))
     yield from ("From this folder. The same commands upgrade. The GPUs must be in service already.", "")
-    if labels := tuple(preparation.labels(plan)):
+    if labels := tuple(installing.labels(plan)):
         yield from (*labels, "")
     yield "    kubectl apply -f namespace.yaml"
     yield f"    helm upgrade --install gpushare chart --namespace {namespace} --wait --timeout 5m"

@@ -14,8 +14,7 @@ from gpushare.offering import backends, claims, modes
 from gpushare.offering.claims import ClaimShape
 from gpushare.render.gitops.tool import Tool
 from gpushare.render.stacks import STACKS
-from gpushare.render.steps import installing as preparation
-from gpushare.render.steps import leaving
+from gpushare.render.steps import installing, leaving
 from gpushare.resolved.plan import DevicePlan, Plan, PoolPlan
 from gpushare_node.contract.names import MEMORY, POOL_LABEL
 from gpushare_node.contract.policy import Action, Partitioner
@@ -185,7 +184,7 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     yield from (
         "## Installing",
         "",
-        *preparation.image(plan),
+        *installing.image(plan),
         "In this order, from this folder. The same commands upgrade.",
         "",
     )
@@ -193,12 +192,12 @@ def _install(plan: Plan, *, has_cloud: bool) -> Iterator[str]:
     if plan.intent.copies_config_map:  # It must hold a profile before a node asks for it.
         charts.reverse()
     steps = (
-        ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", preparation.namespaces(plan)),
-        ("Labels of nodes", preparation.labels(plan)),
+        ("Namespaces" if len(gitops.namespaces(plan.intent)) > 1 else "Namespace", installing.namespaces(plan)),
+        ("Labels of nodes", installing.labels(plan)),
         *((stack.title, stack.step(plan)) for stack in STACKS if stack.is_first),
         *charts,
         *((stack.title, stack.step(plan)) for stack in STACKS if not stack.is_first),
-        ("Virtual machines", preparation.vm_labels(plan)),
+        ("Virtual machines", installing.vm_labels(plan)),
         ("Check", _check(plan) if plan.pools else ()),
         ("Start-up taint", _START_UP_TAINT if has_cloud else ()),
     )
@@ -227,11 +226,11 @@ def _upstream(plan: Plan) -> Iterator[str]:
         steps = "[existing/README.md](existing/README.md)"
         yield f"Configure the installed device plugin to read gpushare's profiles: {steps}."
         return
-    has_null = preparation.renders_null(plan)
+    has_null = installing.renders_null(plan)
     if has_null:
         yield "The pools, or those of an earlier bundle, need different MIG strategies. So the operator's is empty, which"
         yield from ("server-side apply refuses. Only Helm 4 has the option `--server-side=false`: omit it with Helm 3.", "")
-    yield from preparation.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
+    yield from installing.upgrade(plan, "values.yaml", *(["--server-side=false"] if has_null else []))
     yield f"    kubectl --namespace {plan.intent.plugin_namespace} get pods --selector {_PLUGIN[platform.stack]} --output wide"
     yield from ("", "lists a pod for each GPU node, `Running` as soon as the node has its driver.")
     if platform.stack is NvidiaStack.GPU_OPERATOR:

@@ -15,8 +15,7 @@ from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.render.gitops.tool import Inputs, Object, Tool
-from gpushare.render.steps import installing as preparation
-from gpushare.render.steps import leaving
+from gpushare.render.steps import installing, leaving
 from gpushare.render.steps.installing import ChartRelease
 from gpushare.vendors.nvidia import NVIDIA
 
@@ -112,7 +111,7 @@ class ArgoCd(Tool):
         for item in self._release_rights(inputs):
             yield f"argocd/rights/{item['kind'].lower()}.yaml", item
         yield "argocd/apps/gpushare.yaml", self._gpushare()
-        for release in preparation.releases(self.plan):
+        for release in installing.releases(self.plan):
             values = inputs.driver_values if release.stack == upstream.DRA else None
             yield f"argocd/apps/{release.chart.name}.yaml", self._nvidia(release, values)
         if self.settings["project"] != "default":
@@ -291,7 +290,7 @@ class ArgoCd(Tool):
         A DRA driver that served nodes keeps its rights: without them Argo CD would leave its objects, and our classes, behind.
         """
         repositories, kinds = {self.settings["repoURL"]}, {("", "Namespace"), *_OUR_CLUSTER_KINDS}
-        releases = tuple(preparation.releases(self.plan))
+        releases = tuple(installing.releases(self.plan))
         repositories |= {_address(release) for release in releases}
         if gitops.installs_upstream(self.plan.intent):
             kinds |= {*_NVIDIA_CLUSTER_KINDS}

@@ -12,8 +12,7 @@ from gpushare.core.units import parse_duration
 from gpushare.facts.catalog import upstream
 from gpushare.intent import gitops
 from gpushare.render.gitops.tool import Inputs, Object, Tool
-from gpushare.render.steps import installing as preparation
-from gpushare.render.steps import leaving
+from gpushare.render.steps import installing, leaving
 from gpushare.render.steps.installing import ChartRelease
 
 SOURCES = "source.toolkit.fluxcd.io/v1"
@@ -46,7 +45,7 @@ class Flux(Tool):
         yield "flux/sync.yaml", self._sync()
         apps = {file.removesuffix(".yaml"): _kept(item) for file, item in inputs.namespaces.items()}
         apps["gpushare"] = self._gpushare()
-        for release in preparation.releases(self.plan):
+        for release in installing.releases(self.plan):
             is_dra = release.stack == upstream.DRA
             prefix, values = ("dra-", inputs.driver_values) if is_dra else ("", inputs.upstream_values)
             apps[release.chart.name] = self._nvidia(release)
@@ -87,7 +86,7 @@ class Flux(Tool):
             yield from ("", "It is done when no node has a pool's label, and our HelmRelease is gone:", "")
             yield "    kubectl get nodes --selector gpushare.dev/pool"
             yield f"    {self.kubectl} get helmrelease"
-        releases = tuple(preparation.releases(self.plan))
+        releases = tuple(installing.releases(self.plan))
         if releases:
             yield from ("", "Only then remove NVIDIA's components, if no other workload needs them:", "")
             for release in releases:
@@ -147,7 +146,7 @@ class Flux(Tool):
             "upgrade": {"strategy": _RETRY},
             "driftDetection": {"mode": "enabled"},
         }
-        if depends := [{"name": self.name(release.chart.name)} for release in preparation.releases(self.plan)]:
+        if depends := [{"name": self.name(release.chart.name)} for release in installing.releases(self.plan)]:
             spec["dependsOn"] = depends
         if not self.plan.intent.observes and not any(pool.pool.autoscaler for pool in self.plan.pools):
             spec["test"] = {"enable": True, "ignoreFailures": True, "timeout": _TEST_TIMEOUT}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from gpushare.intent import gitops
 from gpushare.intent.types import NvidiaStack
 from gpushare.render.gitops.tool import Tool
-from gpushare.render.steps import installing as preparation
+from gpushare.render.steps import installing
 from gpushare.resolved.plan import Plan
 
 NAMESPACE = "PLUGIN_NAMESPACE"
@@ -24,7 +24,7 @@ def next_steps(plan: Plan, tool: Tool | None) -> tuple[str, ...]:
         return ()
     by_helm = _restore_by_helm(plan)
     instead = [f"instead, if Helm installed NVIDIA's chart: {by_helm}"] if plan.intent.gitops and by_helm else []
-    return (*preparation.vm_leaving(plan), _restore(plan, tool), *instead, *_deletions(plan))
+    return (*installing.vm_leaving(plan), _restore(plan, tool), *instead, *_deletions(plan))
 
 
 def delete_config_maps(plan: Plan, namespace: str = "") -> str:
@@ -70,7 +70,7 @@ def section(plan: Plan, tool: Tool | None, others: Sequence[str], *, has_cloud: 
     yield f"listed. {kept(plan)} {stay}: NVIDIA's pods mount {it}, and do not start without."
     yield from _by_helm(plan) if tool else _failed(plan)
     yield ""
-    if relabelled := [f"    {command}" for command in preparation.vm_leaving(plan)]:
+    if relabelled := [f"    {command}" for command in installing.vm_leaving(plan)]:
         yield "Let NVIDIA's own configs make the same vGPUs; none changes:"
         yield from ("", *relabelled, "")
     if others:
@@ -106,7 +106,7 @@ def _restore_by_helm(plan: Plan) -> str:
     """Return the command on one line; none where the bundle does not install NVIDIA's chart."""
     if not plan.intent.platform.installs_chart:
         return ""
-    return " ".join(line.strip(" \\") for line in preparation.upgrade(plan, _VALUES))
+    return " ".join(line.strip(" \\") for line in installing.upgrade(plan, _VALUES))
 
 
 def _deletions(plan: Plan) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpushare.compare.files import Files, parsed
-from gpushare.facts.catalog import vendor_charts
+from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import reference
 from gpushare.facts.catalog.upstream import OF_DRA
 from gpushare_node.contract.struct import Struct
@@ -79,11 +79,11 @@ def images(files: Files) -> Images:
     known = {key: one for key, one in image.items() if isinstance(one, str)} if isinstance(image, dict) else {}
     ours = reference(known) if {"repository", "tag"} <= known.keys() else ""
     text = files.get(IMAGES, "")
-    nvidia, _, dra = vendor_charts.listed_before(text).partition(OF_DRA)
+    nvidia, _, dra = upstream.listed_before(text).partition(OF_DRA)
     return Images(
         nvidia=_listed(nvidia) - {ours} if nvidia_stack(values(files)) is not None else frozenset(),
         dra=_listed(f"#{dra}"),
-        others={vendor: _listed(f"#{vendor_charts.listed(text, vendor)}") for vendor in vendor_charts.HEADINGS},
+        others={vendor: _listed(f"#{upstream.listed(text, vendor)}") for vendor in upstream.HEADINGS},
     )
 
 

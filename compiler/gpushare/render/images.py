@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpushare.facts.catalog import upstream, vendor_charts
+from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import NODE_IMAGE, example_image, hostless, mirrored, reference
-from gpushare.facts.catalog.upstream import OF_DRA, Image, UpstreamChart
-from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
+from gpushare.facts.catalog.upstream import HEADINGS, OF_DRA, OF_SUBCHARTS, Image, UpstreamChart
 from gpushare.intent.types import Platform
 from gpushare.resolved.plan import Plan
 from gpushare.vendors import VENDORS
@@ -120,10 +119,10 @@ class VendorImages(Struct):
 def of_vendors(text: str) -> Iterator[VendorImages]:
     """Yield the chart of each other vendor that the images.txt of a bundle lists."""
     for vendor in HEADINGS:
-        listed = vendor_charts.listed(text, vendor)
+        listed = upstream.listed(text, vendor)
         if found := re.match(_VENDOR_CHART, listed):
             name, repository, version = found.groups()
-            images = [one for stack in VENDORS[vendor].charts for one in vendor_charts.chart(stack).images.values()]
+            images = [one for stack in VENDORS[vendor].charts for one in upstream.vendor_chart(stack).images.values()]
             published = {f"/{hostless(path)}": path for path in (one.rpartition(":")[0] for one in images) if path}
             lines = listed.splitlines()
             used = [line for line in lines if line and not line.startswith(("#", ":"))]

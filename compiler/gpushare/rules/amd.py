@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpushare import vendors
 from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import card_search, vendor_charts
+from gpushare.facts.catalog import card_search, upstream
 from gpushare.facts.catalog.cards import Card
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import NvidiaStack, Pool
@@ -212,7 +212,7 @@ def check_release(context: RuleContext) -> Iterator[Problem]:
         return
     if amd.version is None:
         return
-    where, chart = context.stack_path(AMD.word, "version"), vendor_charts.chart(amd.stack.value)
+    where, chart = context.stack_path(AMD.word, "version"), upstream.vendor_chart(amd.stack.value)
     if not is_release(chart, amd.version):
         message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
         yield Problem(message=message, hints=(hint,), path=where)

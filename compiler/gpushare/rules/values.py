@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from gpushare.core.diagnostics import Finding, Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import upstream, vendor_charts
+from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.managed_values import ARGUMENTS, ENVIRONMENT, owned
-from gpushare.facts.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart
-from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.facts.catalog.upstream import Dropped, Known, OpenMap, Unknown, UpstreamChart, VendorChart
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.reading import schema
 from gpushare.rules import fields
@@ -51,7 +50,7 @@ def _checked(context: RuleContext) -> Iterator[tuple[UpstreamChart | VendorChart
     yield from _of_nvidia(context)
     for vendor, one in context.intent.platform.others.items():
         if one.installs_chart:
-            yield from _walk(vendor_charts.chart(one.stack.value), one.values, context.stack_path(vendor, "values"))
+            yield from _walk(upstream.vendor_chart(one.stack.value), one.values, context.stack_path(vendor, "values"))
 
 
 @rule("GS708")

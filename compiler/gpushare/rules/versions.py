@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import upstream, vendor_charts
+from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.cards import Card, MigProfile
-from gpushare.facts.catalog.upstream import UpstreamChart
-from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.facts.catalog.upstream import UpstreamChart, VendorChart
 from gpushare.intent.types import NvidiaStack, Platform, Pool, SharePlacement
 from gpushare.offering import modes
 from gpushare.rules.mig import mig_pools
@@ -143,7 +142,7 @@ def _of_others(context: RuleContext) -> Iterator[Problem]:
     for vendor, one in context.intent.platform.others.items():
         if one.version is None or not one.installs_chart:
             continue
-        chart, given = vendor_charts.chart(one.stack.value), one.version
+        chart, given = upstream.vendor_chart(one.stack.value), one.version
         if is_release(chart, given) and given != chart.version:
             yield Problem(
                 message=f"values are checked against {chart.name} {chart.version}, whose images the bundle has, not {given}",

@@ -5,8 +5,7 @@ The only list of them: the rules reject these paths, and the renderer of upstrea
 
 from collections.abc import Mapping
 
-from gpushare.facts.catalog.upstream import UpstreamChart
-from gpushare.facts.catalog.vendor_charts import VendorChart
+from gpushare.facts.catalog.upstream import UpstreamChart, VendorChart
 from gpushare.intent.types import Intent, NvidiaStack
 from gpushare.vendors import VENDORS
 

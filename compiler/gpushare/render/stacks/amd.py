@@ -12,9 +12,9 @@ from typing import Any
 
 from gpushare.bundle.lock import Lock
 from gpushare.core.wording import join_words
-from gpushare.facts.catalog import vendor_charts
+from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.catalog.vendor_charts import HEADINGS, OF_SUBCHARTS
+from gpushare.facts.catalog.upstream import HEADINGS, OF_SUBCHARTS
 from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import NvidiaStack, Platform
@@ -78,7 +78,7 @@ class AmdPrograms(Stack):
         if not _installs(plan):
             return
         platform, amd, values = plan.intent.platform, _stack(plan), _upstream_values(plan)
-        stack, chart = amd.stack, vendor_charts.chart(amd.stack.value)
+        stack, chart = amd.stack, upstream.vendor_chart(amd.stack.value)
         where = f"{chart.name} --repo {chart.repository} --version {amd.version or chart.version}"
         yield f"{HEADINGS[amd.vendor]}: helm pull {where}"
         if stack is contract.Stack.AMD_GPU_OPERATOR:
@@ -146,7 +146,7 @@ def _step(plan: Plan) -> Iterator[str]:
         if plan.intent.platform.stack is NvidiaStack.EXISTING:
             yield f"Node feature discovery must give nodes with AMD's GPUs the label `{_DISCOVERED}`, or AMD's operator removes"
             yield f"the labels of its labeller. Its workers must tolerate `{MANAGER_TAINT}`."
-    chart = vendor_charts.chart(amd.stack.value)
+    chart = upstream.vendor_chart(amd.stack.value)
     yield ""
     yield f"    helm upgrade --install {amd.stack.value} {chart.name} --repo {chart.repository} \\"
     yield f"      --version {amd.version or chart.version} --namespace {amd.namespace} \\"
@@ -311,7 +311,7 @@ def _secrets(platform: Platform) -> list[dict[str, str]]:
 
 def _image(platform: Platform, part: str) -> str:
     """Return the image of a part, from the site's registry if there is one."""
-    repository, _, tag = vendor_charts.chart(platform.of_vendor(AMD.word).stack.value).images[part].rpartition(":")
+    repository, _, tag = upstream.vendor_chart(platform.of_vendor(AMD.word).stack.value).images[part].rpartition(":")
     return f"{mirrored(repository, platform.registry)}:{tag}"
 
 

@@ -15,6 +15,9 @@ from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
 
+sys.path[:0] = [str(Path(__file__).parents[1])]
+from docs import rights  # noqa: E402 - as a script this file has its own folder on the path alone
+
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make docs`; edits are lost. -->"
 
@@ -133,6 +136,7 @@ PAGES = {
     "docs/metrics.md": metrics_page,
     "docs/alerts.md": alerts_page,
     "docs/commands.md": commands_page,
+    "docs/rights.md": lambda: rights.page(NOTE),
     **{f"compiler/gpushare/schemas/{one.name}.v1.json": one.schema for one in DOCUMENTS},
 }
 

@@ -273,7 +273,7 @@ ALERTS = (
         hold="0m",
         summary="Policy {{ $labels.policy }} has denied a write with a token of gpushare.",
         means="A token of the node runtime or of the uninstall Job was used for a write that the runtime never makes, or the "
-        "chart's policies are older than the runtime. Whoever has root on a node has its token.",
+        "chart's policies are older than the runtime. A person with root on a node has its token.",
         remedy="The API server's audit log names the client's node and pod (`user.extra`) and the object. If the address is "
         "not the node's, or the runtime's own log has no refusal, treat the node as taken over: drain it and replace it. "
         "Otherwise install the chart of the runtime's release again.",

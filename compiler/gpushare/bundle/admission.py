@@ -261,7 +261,7 @@ def _fence_of(values: Mapping[str, Any], accounts: Collection[str], asks: str) -
     prefix = f"system:serviceaccount:{values['namespace']}:"
     users = ", ".join(f"'{prefix}{account}'" for account in accounts)
     would, asked = [names.WOULD_ANNOTATION], [names.RELEASE_ANNOTATION, names.RELEASED_ANNOTATION]
-    own = [names.FIRST_CAPS_ANNOTATION, names.RELEASED_ANNOTATION]
+    own = [names.RELEASED_ANNOTATION]
     # Of each the Job's and the node runtime's.
     annotations: dict[str, tuple[list[str], list[str]]] = (
         {"written": ([], would), "removed": (would, would)}

@@ -16,7 +16,7 @@ from gpushare_node.cli.wiring import EnforcerFactory, NodeApi, folder, tenancy_f
 from gpushare_node.contract.policy import Policy
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Enforcer
-from gpushare_node.enforce.exemptions import NodeAnnotations
+from gpushare_node.enforce.exemptions import FollowedNode
 from gpushare_node.enforce.http import HttpServer
 from gpushare_node.enforce.loop import Loop, Monitor
 from gpushare_node.enforce.node_monitor import NodeMonitor
@@ -34,11 +34,11 @@ def enforce(run: Run) -> int:
     api = None if arguments.standalone else NodeApi.find(run, given.policy.pool)
     run.install_signal_handlers()
     observes = given.policy.observes
-    node_annotations = None if api is None or arguments.once or observes else NodeAnnotations(server=api.server)
+    followed_node = None if api is None or arguments.once or observes else FollowedNode()
     enforcers = EnforcerFactory(
         run=run, api=api, tenants=tenancy_file(run), dry_run=arguments.dry_run, interval_seconds=arguments.interval
     )
-    enforcer = enforcers.open(given.policy, given.digest, node_annotations)
+    enforcer = enforcers.open(given.policy, given.digest, followed_node)
     enforcer.metrics.build.set(1, __version__, "", "")
     if enforcer.config.rights.profile is not None:
         _LOG.warning("the profile %s confines the runtime: signals may be blocked", enforcer.config.rights.profile)
@@ -53,9 +53,9 @@ def enforce(run: Run) -> int:
         loop.is_outdated = partial(_is_outdated, Refused(run), api)
     if api is not None and not observes:
         api.start()
-    if api is not None and isinstance(monitor, NodeMonitor) and node_annotations is not None:
-        node_annotations.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
-        node_annotations.node.start()
+    if api is not None and isinstance(monitor, NodeMonitor) and followed_node is not None:
+        followed_node.node = NodeInformer(api.connection, api.identity.node, run.clock, monitor.trigger)
+        followed_node.node.start()
     if arguments.once:
         loop.step()
         has_read, _ = loop.readiness()

@@ -40,7 +40,7 @@ from gpushare_node.vendors.driver import Driver, ignore
 
 if TYPE_CHECKING:
     from gpushare_node.enforce.enforcer import Enforcer
-    from gpushare_node.enforce.exemptions import NodeAnnotations
+    from gpushare_node.enforce.exemptions import FollowedNode
     from gpushare_node.enforce.inventory import Pods as SomePods
     from gpushare_node.enforce.metrics import EnforcementMetrics
 
@@ -215,7 +215,7 @@ class EnforcerFactory(Struct, frozen=False):
     interval_seconds: float = DEFAULTS.interval_seconds
     _pods: PodInformer | None = None
 
-    def open(self, policy: Policy, digest: str, node_annotations: "NodeAnnotations | None" = None) -> "Enforcer":
+    def open(self, policy: Policy, digest: str, followed_node: "FollowedNode | None" = None) -> "Enforcer":
         """Return an enforcer for this policy, with its own session with the driver."""
         # Not imported at the top: a node that matches already boots without enforcing caps.
         from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig  # noqa: PLC0415
@@ -238,7 +238,7 @@ class EnforcerFactory(Struct, frozen=False):
             clock=run.clock,
             tenants=self.tenants,
             backend=backend_of(policy, self.api, run.clock),
-            node_annotations=node_annotations,
+            followed_node=followed_node,
             is_served=is_driver_served,
             mps=_mps(policy) if policy.mode.has_daemon and not policy.observes else None,
         )

@@ -29,7 +29,6 @@ RELEASE_ANNOTATION = "gpushare.dev/release"
 The node answers with `RELEASED_ANNOTATION`.
 """
 RELEASED_ANNOTATION = "gpushare.dev/released"
-FIRST_CAPS_ANNOTATION = "gpushare.dev/first-caps"
 RETRY_ANNOTATION = "gpushare.dev/retry"
 """Set by an administrator, to any value: a run that waits for its next attempt starts immediately. The node removes it."""
 WOULD_ANNOTATION = "gpushare.dev/would"

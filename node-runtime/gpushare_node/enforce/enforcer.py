@@ -21,7 +21,7 @@ from gpushare_node.core.clock import Clock, wall_seconds
 from gpushare_node.core.worker import WorkQueue
 from gpushare_node.enforce.actions import Actions
 from gpushare_node.enforce.anomaly_tracker import AnomalyTracker
-from gpushare_node.enforce.exemptions import FirstCaps, NodeAnnotations, WallClock
+from gpushare_node.enforce.exemptions import FollowedNode, WallClock
 from gpushare_node.enforce.identities import Identities
 from gpushare_node.enforce.inventory import Inventory, Pods, Tenants
 from gpushare_node.enforce.kill_log import KillLog
@@ -88,7 +88,7 @@ class Evaluator:
 class Adapters(Struct):
     """What an enforcer reads and acts upon. It does not share `processes` and `driver`; `mps` None if MPS is not used.
 
-    `node_annotations` None: this enforcer does not follow the Node object. `is_served` returns whether a program may serve this
+    `followed_node` None: this enforcer does not follow the Node object. `is_served` returns whether a program may serve this
     DRA driver on the host.
     """
 
@@ -101,7 +101,7 @@ class Adapters(Struct):
     tenants: Tenants
     backend: NodeBackend
     mps: MpsControl | None = None
-    node_annotations: NodeAnnotations | None = None
+    followed_node: FollowedNode | None = None
     wall: Callable[[], float] = wall_seconds
     is_served: Callable[[str], bool] = lambda _: True
 
@@ -144,14 +144,6 @@ class Enforcer(Struct, frozen=False):
             folder=adapters.folder,
             policy=config.policy,
             tenants=adapters.tenants,
-            first_caps=FirstCaps(
-                folder=adapters.folder,
-                node_annotations=adapters.node_annotations,
-                queue=self.queue,
-                wall=adapters.wall,
-                dry_run=config.settings.dry_run,
-                observes=config.policy.observes,
-            ),
             dry_run=config.settings.dry_run,
             dates=dates,
         )

@@ -12,10 +12,10 @@ requests, claims, or calls itself.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from math import inf
 from typing import NamedTuple
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import Allocation, Claim
 from gpushare_node.contract.policy import Policy, Share
@@ -75,9 +75,6 @@ def shares_of(share: Share, claim: Claim) -> Fraction | None:
     return Fraction(claim.memory_bytes * share.replicas, share.memory_mib * _MIB)
 
 
-_FUTURE_SECONDS = 1800
-"""A start this much later than now was recorded by a clock that was ahead: no drift is as large."""
-
 Profiles = Mapping[str, str | None]
 """The devices that can be allocated to tenants: uuid → MIG profile as policies write it, None for a whole GPU."""
 
@@ -125,8 +122,7 @@ class CapTerms(Struct):
 
     `ended` are listed containers in which nothing runs any more: kubelet may have started the next one of that name.
     `offered` are the resources that kubelet gives on this node: a pod that requests one does not run without it. `first_caps`:
-    since when each resource has had a cap on this node; None: not known yet. `today` is the date of the host's clock, `now` the
-    date that WallClock accepts.
+    when enforcement began here, and what ran then. `now` is the date that WallClock accepts.
     """
 
     shares: Mapping[tuple[str, str | None], Share]
@@ -137,16 +133,15 @@ class CapTerms(Struct):
     offered: frozenset[str]
     ended: frozenset[ContainerId]
     notice_seconds: int | None
-    first_caps: Mapping[str, int] | None
+    first_caps: FirstCaps
     now: float
-    today: float
 
 
 def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
     policy: Policy,
     tenancy: Tenancy,
     profiles: Profiles,
-    first_caps: Mapping[str, int] | None,
+    first_caps: FirstCaps,
     dates: WallClock,
     registered: Iterable[str] = (),
     ended: frozenset[ContainerId] = frozenset(),
@@ -163,7 +158,6 @@ def terms(  # noqa: PLR0913, PLR0917 - everything that grants depend on
         notice_seconds=policy.enforcement.notice_seconds,
         first_caps=first_caps,
         now=dates.now(),
-        today=dates.wall(),
     )
 
 
@@ -243,8 +237,8 @@ def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depen
         present, unclear = _present(given, now)
         where = f"{pod.namespace}/{pod.name}, container {name}"
         found.unresolved += tuple(f"{where}: {why}" for device, why in unclear.items() if device not in former)
-        came = _cap_came(given, pod.started[container], now) if container in pod.started else -inf
-        records = _hold(former, present, came, now)
+        is_older = container in now.first_caps.older
+        records = _hold(former, present, now, is_older=is_older)
         if records:
             caps_kept = tuple(records[at] for at in sorted(records))
             found.kept[container] = KeptContainer(pod_uid=pod.uids[0], name=name, caps=caps_kept)
@@ -258,7 +252,7 @@ def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depen
             owner=Owner(namespace=pod.namespace, uid=f"{pod.uids[0]}/{name}"),
             devices=frozenset(device for allocation in given for device in allocation.devices) | former.keys(),
             caps={device: cap for device, cap in all_caps.items() if cap is not None},
-            stray_cap=stray if _is_younger(pod.started.get(container), now) else None,
+            stray_cap=None if is_older else stray,
             is_gone=pod.is_gone,
         )
         containers = [ContainerId(pod_uid=uid, container=container) for uid in pod.uids]
@@ -272,12 +266,11 @@ def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depen
     portions = {name: _portions(given_to(pod, name, allocations)) for name in caps}
     others = {name: own for name, own in caps.items() if name not in alone}
     devices, sums = _rest(others, portions, {one for name in alone for one in portions[name]})
-    is_young = now.first_caps is not None if not pod.started else _is_younger(min(pod.started.values()), now)
     rest = Grant(
         owner=Owner(namespace=pod.namespace, uid=pod.uids[0]),
         devices=devices,
         caps=sums,
-        stray_cap=stray if is_young else None,
+        stray_cap=stray if now.first_caps.older.isdisjoint(pod.uids) else None,
         is_gone=pod.is_gone,
     )
     found.rests.update({ContainerId(pod_uid=uid, container=""): rest for uid in pod.uids})
@@ -300,40 +293,21 @@ def _former(container: str, pod: PodView, name: str, kept: Mapping[str, KeptCont
     return found
 
 
-def _cap_came(given: Iterable[Allocation], started: float, now: CapTerms) -> float | None:
-    """Return when the cap was introduced that is newer than the container: minus infinity if none is, None if not known."""
-    if now.first_caps is None:
-        return None
-    came = [now.first_caps[allocation.resource] for allocation in given if allocation.resource in now.first_caps]
-    # A start in the future means that the clock was set back later; and a container that ran under the cap has a stored one.
-    is_older = started > now.today + _FUTURE_SECONDS
-    return max((at for at in came if at and (is_older or started < at)), default=-inf)
-
-
 def _hold(
-    former: Mapping[str, CapRecord], present: Mapping[str, CapRecord], cap_came: float | None, now: CapTerms
+    former: Mapping[str, CapRecord], present: Mapping[str, CapRecord], now: CapTerms, *, is_older: bool
 ) -> dict[str, CapRecord]:
-    """Return the caps to store for a container by device. Devices that cannot be decided yet are missing."""
+    """Return the caps to store for a container by device. One that is older than the first cap was started without one."""
     held = dict(former)
     for device, new in present.items():
-        old = former.get(device) or _start(new, cap_came)
-        if old is None:
-            continue
+        old = former.get(device) or (CapRecord(device=device, cap_bytes=None) if is_older else new)
         if new.cap_bytes is None:
             held[device] = old
         elif old.cap_bytes is None:
-            since = now.now if device in former or cap_came is None else cap_came
+            since = now.now if device in former else now.first_caps.since
             held[device] = replace(old, notice=renew(old.notice, since=since, seconds=now.notice_seconds, now=now.now))
         else:
             held[device] = _higher(old, new)
     return held
-
-
-def _start(new: CapRecord, cap_came: float | None) -> CapRecord | None:
-    """Return the cap under which a container without a stored cap was started; None: not known yet."""
-    if new.cap_bytes is None or cap_came == -inf:
-        return new
-    return None if cap_came is None else CapRecord(device=new.device, cap_bytes=None)
 
 
 def _cap(kept: CapRecord, new: CapRecord | None, now: CapTerms) -> Cap | None:
@@ -382,13 +356,6 @@ def _portions(given: Iterable[Allocation]) -> set[_Portion]:
         for one in given
         for device, text in zip(one.devices, one.ids, strict=True)
     }
-
-
-def _is_younger(started: float | None, now: CapTerms) -> bool:
-    """Whether the container certainly began after enforcement did on this node: images from before may use every GPU."""
-    if started is None or now.first_caps is None:
-        return False
-    return started <= now.today + _FUTURE_SECONDS and all(started >= began for began in now.first_caps.values())
 
 
 def _is_lost(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> bool:

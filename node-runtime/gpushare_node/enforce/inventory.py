@@ -9,12 +9,13 @@ from math import inf
 from typing import Protocol
 
 from gpushare_node.adapters.host.state_dir import KeptContainer, StateDir, StateDirError
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import PodView
 from gpushare_node.backends.backend import NO_CHECKPOINT, Checkpoint, CheckpointError
 from gpushare_node.contract.policy import Policy
 from gpushare_node.contract.struct import Struct, field, replace
 from gpushare_node.contract.tenancy import UNKNOWN, Tenancy
-from gpushare_node.enforce.exemptions import FirstCaps, WallClock
+from gpushare_node.enforce.exemptions import WallClock
 from gpushare_node.enforce.grants import (
     Allocations,
     Noticed,
@@ -98,7 +99,6 @@ class Inventory(Struct, frozen=False):
     folder: StateDir
     policy: Policy
     tenants: Tenants
-    first_caps: FirstCaps
     dates: WallClock
     dry_run: bool = False
     noticed: tuple[Noticed, ...] = ()
@@ -120,6 +120,8 @@ class Inventory(Struct, frozen=False):
     _is_due: bool = True
     _is_read: bool = False
     _kept: Mapping[str, KeptContainer] | None = None
+    _first_caps: FirstCaps | None = None
+    _is_begun: bool = True
     _absent_since: dict[str, float] = field(default_factory=dict)
     _next_end: float = inf
     _complaint: str = ""
@@ -287,16 +289,14 @@ class Inventory(Struct, frozen=False):
 
     def _grant(self, pods: tuple[PodView, ...], now: float) -> None:
         self._listed = pods
-        capped = {share.resource for share in self.policy.shares if share.cap_mib is not None}
-        first_caps = self.first_caps.find(capped, now)
+        begun = self._begin(pods)
         if self._allocations is None or self.surveys is None:
             return
-        # Until the Node object has been read, it is not known whether a container without a stored cap is older than the cap.
-        self._is_due = first_caps is None
+        self._is_due = False
         if self._kept is None:
             self._kept = self.folder.caps()
         watched = [pod for pod in pods if pod.uids[0] not in self.pod_index.platform]
-        now_terms = terms(self.policy, self.tenancy, self._profiles, first_caps, self.dates, self._registered, self._ended)
+        now_terms = terms(self.policy, self.tenancy, self._profiles, begun, self.dates, self._registered, self._ended)
         granted = grant(watched, self._allocations, now_terms, self._kept)
         if granted.pooled != self._pooled:
             self._pooled = frozenset(granted.pooled)
@@ -308,6 +308,28 @@ class Inventory(Struct, frozen=False):
         self.unresolved = granted.unresolved
         self._unallocated = {name: self._unallocated.get(name, now) for name in granted.lost}
         self._keep({**self._absent(granted.kept, now), **granted.kept}, now)
+
+    def _begin(self, pods: tuple[PodView, ...]) -> FirstCaps:
+        """Return when this node began to enforce caps, which is now if it has not, and what ran then.
+
+        Who only observes compares all containers with the caps, as if they had been started under them.
+        """
+        if self.policy.observes:
+            return FirstCaps(since=0)
+        if self._first_caps is None:
+            self._first_caps = self.folder.first_caps()
+        if self._first_caps is None:
+            today = self.dates.wall()
+            older = frozenset(one for pod in pods for one in pod.older_than(today))
+            self._first_caps = FirstCaps(since=int(today), older=older)
+            self._is_begun = self.dry_run
+        if not self._is_begun:
+            try:
+                self.folder.keep_first_caps(self._first_caps)
+                self._is_begun = True
+            except StateDirError as error:
+                self._complain(str(error))
+        return self._first_caps
 
     def _absent(self, present: Mapping[str, KeptContainer], now: float) -> dict[str, KeptContainer]:
         """Return the stored caps of containers not listed now: a list may lack a running pod, and a pod its last run."""

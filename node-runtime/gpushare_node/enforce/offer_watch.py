@@ -138,7 +138,7 @@ class OfferWatch(Struct, frozen=False):
 
     def _read_allocatable(self, now: float) -> Mapping[str, int]:
         """Return what the Node says. It is large, and read only if its watch has shown a change, or may have missed one."""
-        followed = self.enforcer.adapters.node_annotations
+        followed = self.enforcer.adapters.followed_node
         # Before the request: what it answers is no older.
         version = None if followed is None else followed.version()
         if version is None or version != self._version or now - self._read_at > _SILENCE_SECONDS:

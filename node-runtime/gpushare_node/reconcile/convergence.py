@@ -5,6 +5,7 @@ If the node is as the policy wants it, that is only verified: no slot, no taint,
 
 from enum import Enum
 
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, PLUGIN_LABEL, NodeView
 from gpushare_node.contract.names import NOT_READY_TAINTS, RETRY_ANNOTATION
 from gpushare_node.contract.policy import Partitioner, Policy
@@ -252,9 +253,11 @@ class _Convergence(Struct, frozen=False):
             # A GPU that is lost meanwhile explains what the plugin does not offer.
             reason, message = worst(now) if now.plan.unfit else (unmet.reason, "")
             raise Blocked(reason, f"{message}; {unmet.message}" if message else unmet.message)
-        # Before pods arrive: a process that starts after this moment is not exempt from a first cap.
-        capped = {share.resource for share in self.desired.policy.shares if share.cap_mib is not None}
-        folder.begin_caps(capped, wall_seconds())
+        # Before pods arrive: a container that starts after this moment is not exempt from a first cap.
+        if not context.is_offline and folder.first_caps() is None:
+            today = wall_seconds()
+            older = (one for pod in context.cluster.pods() for one in pod.older_than(today))
+            folder.keep_first_caps(FirstCaps(since=int(today), older=frozenset(older)))
         if not context.is_offline:
             if folder.policy() != self.desired.text:
                 folder.keep_policy(self.desired.text)

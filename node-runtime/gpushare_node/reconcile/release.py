@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gpushare_node import membership
 from gpushare_node.adapters.kube.cluster import CHANGE_TAINTS, MIG_LABEL, PLUGIN_LABEL, NodeView, pools_of
 from gpushare_node.backends.backend import CheckpointError
-from gpushare_node.contract.names import FIRST_CAPS_ANNOTATION, NOT_READY_TAINTS, POOL_LABEL, PROFILE_LABEL, RELEASED_ANNOTATION
+from gpushare_node.contract.names import NOT_READY_TAINTS, POOL_LABEL, PROFILE_LABEL, RELEASED_ANNOTATION
 from gpushare_node.contract.policy import (
     Action,
     Backend,
@@ -172,8 +172,6 @@ class Release(Struct):
         changed: dict[str, str | None] = {}
         if is_requested(self.node) and annotations.get(RELEASED_ANNOTATION) != _RELEASED:
             changed[RELEASED_ANNOTATION] = _RELEASED
-        if FIRST_CAPS_ANNOTATION in annotations:
-            changed[FIRST_CAPS_ANNOTATION] = None
         if changed:
             context.cluster.annotate(changed)
 

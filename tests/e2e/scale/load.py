@@ -43,7 +43,7 @@ from gpushare_node.contract.policy import Policy, read
 from gpushare_node.core.clock import Stopped, SystemClock
 from gpushare_node.core.desired_policy import DesiredPolicy
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
-from gpushare_node.enforce.exemptions import NodeAnnotations
+from gpushare_node.enforce.exemptions import FollowedNode
 from gpushare_node.enforce.loop import Loop
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.enforce.node_monitor import NodeMonitor
@@ -126,7 +126,7 @@ class Node:
     def rest(self) -> Callable[[], None]:
         """`enforce`, as `cli.enforce` puts it together; one look."""
         server, events = self.server()
-        node_annotations = NodeAnnotations(server=server)
+        followed_node = FollowedNode()
         pods = PodInformer(self.connection, self.name, self.clock)
         adapters = Adapters(
             driver=StillWatched(StillDriver(self.uuid, self.policy)),  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ class Node:
             folder=self.folder,
             clock=self.clock,
             tenants=TenancyFile(None, NAMESPACE),
-            node_annotations=node_annotations,
+            followed_node=followed_node,
             backend=self._backend(),
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="none", node=self.name)
@@ -154,10 +154,10 @@ class Node:
             boot_id="none",
             plan=lambda surveys: build_view(surveys, self.policy, allocated=frozenset(), pending_modes={}).plan,
         )
-        node_annotations.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
+        followed_node.node = NodeInformer(self.connection, self.name, self.clock, monitor.trigger)
         looks = Loop(enforcer=enforcer, monitor=monitor, clock=self.clock)
         pods.start()
-        node_annotations.node.start()
+        followed_node.node.start()
 
         def look() -> None:
             looks.step()

@@ -198,7 +198,7 @@ class EnforcementFixture:
         self.settings: Settings = changes.pop("settings", Settings())
         self.mps: Any = changes.pop("mps", None)
         self.queue: Any = changes.pop("queue", InlineQueue())
-        self.node_annotations: Any = changes.pop("node_annotations", None)
+        self.followed_node: Any = changes.pop("followed_node", None)
         self.deadline: float = changes.pop("deadline", 30.0)
         self.open_driver: Callable[[Observe], Driver] = changes.pop("open_driver", Session.open)
         self.tenancy = folder / "tenancy.json"
@@ -225,7 +225,7 @@ class EnforcementFixture:
             tenants=TenancyFile(self.tenancy, NAMESPACE),
             mps=self.mps,
             backend=DevicePlugin(read_checkpoint=lambda: read_checkpoint(self.checkpoint)),
-            node_annotations=self.node_annotations,
+            followed_node=self.followed_node,
             wall=lambda: NOON + self.clock.now() + self.ahead,
         )
         config = EnforcerConfig(policy=self.policy, policy_digest="d1", node=NODE, settings=self.settings)

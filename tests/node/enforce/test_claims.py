@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import PodClaim
 from gpushare_node.adapters.kube.views import view_pod
 from gpushare_node.backends.backend import Allocation, Checkpoint, CheckpointError, Claim, KubeletFiles
@@ -76,7 +77,7 @@ def uses(name: str = "c", *requests: str, container: str = "main") -> PodClaim:
 
 def granted(own: Policy, pods: list[Any], *allocations: Allocation, profiles: Any = None) -> Granted:
     known = profiles or {"GPU-a": None, "GPU-b": None}
-    now = terms(own, TENANCY, known, {}, DATES)
+    now = terms(own, TENANCY, known, FirstCaps(since=0), DATES)
     return grant(pods, by_pod(allocations), now, {})
 
 
@@ -156,11 +157,13 @@ def test_pods_of_the_plugin_and_of_claims_keep_their_caps_side_by_side() -> None
     )
     before = granted(policy(), pods, allocations[0])
     assert (cap_mib(before), cap_mib(before, 2, "GPU-b")) == (4096, None)
-    now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES)
+    now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, FirstCaps(since=0), DATES)
     during = grant(pods, by_pod(allocations), now, before.kept)
     assert (cap_mib(during), cap_mib(during, 2, "GPU-b"), during.unresolved) == (4096, 3712, ())
     plugin = allocations[0], claimed(device="GPU-b", number=2, resource=DRIVER, memory_bytes=3840 * MIB)
-    back = grant(pods, by_pod(plugin), terms(policy(), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES), during.kept)
+    back = grant(
+        pods, by_pod(plugin), terms(policy(), TENANCY, {"GPU-a": None, "GPU-b": None}, FirstCaps(since=0), DATES), during.kept
+    )
     assert (cap_mib(back), cap_mib(back, 2, "GPU-b"), back.unresolved) == (4096, 3712, ())
 
 
@@ -257,7 +260,7 @@ def test_caps_of_a_recorded_node_are_those_of_its_pods_claims(tmp_path: Path, sc
         for device in one["spec"]["devices"]
     }
     pods = [view_pod(one) for one in recorded(scene, "pods")]
-    found = grant(pods, by_pod(allocations), terms(own, TENANCY, profiles, {}, DATES), {})
+    found = grant(pods, by_pod(allocations), terms(own, TENANCY, profiles, FirstCaps(since=0), DATES), {})
     names = {run: f"{one.name}/{name}" for one in pods for run, name in one.containers.items()}
     caps = {
         names[container.container]: cap.bytes // MIB for container, one in found.grants.items() for cap in one.caps.values()
@@ -394,7 +397,7 @@ def test_no_container_has_a_cap_on_a_device_that_kubelet_did_not_give_it() -> No
     dice, capped = random.Random(5), 0
     for _ in range(scale.examples(6000)):
         pods, allocations = made_up(dice)
-        now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, {}, DATES)
+        now = terms(dra_policy(T4), TENANCY, {"GPU-a": None, "GPU-b": None}, FirstCaps(since=0), DATES)
         views = [view_pod(one) for one in pods]
         found = grant(views, by_pod(allocations), now, {})
         for number, one in enumerate(pods):

@@ -1,18 +1,16 @@
 """Caps that live as long as a pod, and containers older than their pool's first cap: told once, and not exempt twice."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpushare_node.adapters.host.state_dir import StateDir
 from gpushare_node.adapters.host.state_files import Notice
 from gpushare_node.contract.struct import replace
-from gpushare_node.enforce.exemptions import FirstCaps, renew
+from gpushare_node.enforce.exemptions import renew
 from gpushare_node.guard.inputs import Settings
-from tests.node.enforce.enforcement import OLD, YOUNG, EnforcementFixture, InlineQueue, await_end, container_id, lives, policy
+from tests.node.enforce.enforcement import OLD, YOUNG, EnforcementFixture, await_end, container_id, lives, policy
 from tests.support.fake_nvml import FakeNvml
 from tests.support.process_fixtures import ProcessPool
 
@@ -21,25 +19,9 @@ DAY = 86400
 NONE: dict[str, Any] = {"share": {"capMiB": None}}
 
 
-class FakeAnnotations:
-    """The Node object's annotations."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] | None = {}
-
-    def version(self) -> str | None:
-        return None
-
-    def annotations(self) -> Mapping[str, str] | None:
-        return self.known
-
-    def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        self.known = {**(self.known or {}), **{name: text for name, text in annotations.items() if text is not None}}
-
-
 def install(folder: Path, two_gpus: FakeNvml, process_pool: ProcessPool, **changes: Any) -> tuple[EnforcementFixture, int]:
     """A node on which a container ran, over what is to be its cap, before we came."""
-    enforcement = EnforcementFixture(folder, two_gpus, process_pool, node_annotations=FakeAnnotations(), **changes)
+    enforcement = EnforcementFixture(folder, two_gpus, process_pool, **changes)
     enforcement.admit(1, "early", **OLDER)
     return enforcement, enforcement.begin(1, 5000)
 
@@ -125,50 +107,19 @@ def test_the_end_of_a_notice_is_a_new_warning_and_a_new_grace(
 
 
 @pytest.mark.failure_case(84)
-def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_files(
+def test_no_exemption_is_granted_twice_by_a_restart_or_by_lost_caps(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
     enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
     enforcement.run(10)
     enforcement.clock.time += DAY / 2
-    for name in ("caps.json", "first-caps.json"):
-        (tmp_path / "state" / name).unlink()
+    (tmp_path / "state" / "caps.json").unlink()
     enforcement.start()
     enforcement.run(10)
     assert lives(pid)
     assert exempt_until(enforcement) == [str(1500000000 + 1001 + DAY)]
     enforcement.clock.time += DAY / 2
     enforcement.run(10)
-    await_end(pid)
-
-
-@pytest.mark.failure_case(84)
-def test_lost_annotations_do_not_restart_the_notice_period(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
-    enforcement, pid = install(tmp_path, two_gpus, process_pool, **notice(DAY))
-    enforcement.run(10)
-    assert json.loads(enforcement.node_annotations.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
-    enforcement.node_annotations.known = {"gpushare.dev/first-caps": "none"}
-    (tmp_path / "state/caps.json").unlink()
-    enforcement.start()
-    enforcement.clock.time += DAY
-    enforcement.run(80)
-    await_end(pid)
-    assert json.loads(enforcement.node_annotations.known["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 1500001001}
-
-
-@pytest.mark.failure_case(83)
-def test_no_exemption_is_decided_before_the_node_has_been_read(
-    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
-) -> None:
-    enforcement, pid = install(tmp_path, two_gpus, process_pool)
-    enforcement.node_annotations.known = None
-    enforcement.run(30)
-    assert lives(pid)
-    assert enforcement.told.events == []
-    enforcement.node_annotations.known = {"gpushare.dev/first-caps": json.dumps({"nvidia.com/gpu.shared": int(OLD) - 5})}
-    enforcement.run(8)
     await_end(pid)
 
 
@@ -193,7 +144,7 @@ def test_a_policy_rolled_forth_and_back_grants_no_second_exemption(
 def test_first_cap_of_a_pool_exempts_containers_started_without_one(
     tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool
 ) -> None:
-    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, node_annotations=FakeAnnotations(), **NONE)
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool, **NONE)
     pid = enforcement.admit_and_begin(1, "early", 5000)
     enforcement.run(3)
     give(enforcement)
@@ -280,7 +231,6 @@ def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process
     later = enforcement.admit_and_begin(2, "later", 5000, started={container_id(2): 1.5e9 + 2000})
     enforcement.run(10)
     assert list((tmp_path / "state").iterdir()) == []
-    assert enforcement.node_annotations.known == {}
     enforcement.settings = Settings()
     enforcement.clock.time += DAY
     enforcement.start()
@@ -289,28 +239,31 @@ def test_dry_run_does_not_start_caps(tmp_path: Path, two_gpus: FakeNvml, process
     assert lives(later)
 
 
-def test_corrected_clock_exempts_no_container_if_it_was_ahead_at_the_first_cap(tmp_path: Path) -> None:
-    node_annotations: Any = FakeAnnotations()
-    wall = [1.5e9 + 365 * DAY]
-    first_caps = FirstCaps(
-        folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: wall[0], dry_run=False
-    )
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000 + 365 * DAY}
-    wall[0] = 1.5e9
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 100) == {"nvidia.com/gpu.shared": 0}
-    wall[0] = 1.5e9 + DAY
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 200) == {"nvidia.com/gpu.shared": 0}
-    assert json.loads((node_annotations.known or {})["gpushare.dev/first-caps"]) == {"nvidia.com/gpu.shared": 0}
+@pytest.mark.failure_case(84)
+@pytest.mark.parametrize("lost", ["first-caps.json", "caps.json"])
+def test_who_began_later_is_never_older(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, lost: str) -> None:
+    """The ids of what ran at the first cap are stored once; a list made again would have everybody in it."""
+    enforcement, early = install(tmp_path, two_gpus, process_pool)
+    enforcement.run(3)
+    late = enforcement.admit_and_begin(2, "late", 1000, started={container_id(2): YOUNG})
+    enforcement.run(3)
+    (tmp_path / "state" / lost).unlink()
+    enforcement.clock.time += DAY
+    enforcement.start()
+    enforcement.run(3)
+    enforcement.fake_nvml.put(0, late, 5000)
+    enforcement.run(8)
+    await_end(late)
+    assert lives(early)
 
 
 @pytest.mark.failure_case(108)
-@pytest.mark.parametrize(
-    "text", ["", "x", "[]", "3", '{"a": "b"}', '{"a": null}', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000], ids=range(9)
-)
-def test_invalid_first_caps_annotation_does_not_prevent_caps(tmp_path: Path, text: str) -> None:
-    node_annotations: Any = FakeAnnotations()
-    node_annotations.known = {"gpushare.dev/first-caps": text}
-    first_caps = FirstCaps(
-        folder=StateDir(tmp_path), node_annotations=node_annotations, queue=InlineQueue(), wall=lambda: 1.5e9, dry_run=False
-    )
-    assert first_caps.find({"nvidia.com/gpu.shared"}, 0) == {"nvidia.com/gpu.shared": 1_500_000_000}
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"version": 1, "content": 3}', '{"version": 1, "content": {"since": -1}}'])
+def test_an_unreadable_beginning_prevents_no_cap(
+    tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool, text: str
+) -> None:
+    enforcement = EnforcementFixture(tmp_path, two_gpus, process_pool)
+    (tmp_path / "state" / "first-caps.json").write_text(text)
+    pid = enforcement.admit_and_begin(1, "young", 5000)
+    enforcement.run(8)
+    await_end(pid)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import ClusterError
 from gpushare_node.adapters.kube.connection import Connection, in_cluster
 from gpushare_node.enforce.metrics import EnforcementMetrics
@@ -31,7 +32,7 @@ def test_last_change_time_is_the_newer_of_policy_and_profile(enforcement: Enforc
     enforcement.folder.keep_profile("mig-00000000-a", ["GPU-1"])
     os.utime(enforcement.folder.path / "policy.json", (1000, 1000))
     os.utime(enforcement.folder.path / "profile.json", (2000, 2000))
-    enforcement.folder.keep_first_caps({"nvidia.com/gpu.shared": 1})
+    enforcement.folder.keep_first_caps(FirstCaps(since=1))
     enforcement.start()
     assert enforcement.metric("last_change_timestamp_seconds ") == ["last_change_timestamp_seconds 2000"]
 

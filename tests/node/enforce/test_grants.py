@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.state_dir import CapRecord, KeptContainer
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.backends.backend import Allocation
 from gpushare_node.contract import tenancy
 from gpushare_node.enforce.exemptions import WallClock
@@ -35,7 +36,7 @@ MIB = 1 << 20
 WHOLE = {"GPU-a": None, "GPU-b": None}
 TENANCY = tenancy.read(tenancy_text())
 NOW = 1.5e9
-FIRST = {SHARED: int(NOW)}
+FIRST = FirstCaps(since=int(NOW))
 DATES = WallClock(clock=ManualClock(), wall=lambda: NOW)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpushare_node.adapters.host.state_dir import StateDirError
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.adapters.kube.cluster import PLUGIN_LABEL, NodeView
 from gpushare_node.contract.names import BACKEND_LABEL, POOL_LABEL, RELEASE_ANNOTATION
 from gpushare_node.contract.reasons import ConditionReason
@@ -33,7 +34,7 @@ def test_unwritable_state_is_a_reason_and_is_logged_once(
     """A directory in place of a file: what fails at each attempt, though all else is well."""
     folder = enforcement_loop.enforcement.folder
     writes: dict[str, Callable[[], None]] = {
-        "first-caps.json": lambda: folder.keep_first_caps({}),
+        "first-caps.json": lambda: folder.keep_first_caps(FirstCaps(since=1)),
         "caps.json": lambda: folder.keep_caps({}),
     }
     (folder.path / name).mkdir(parents=True)

@@ -92,7 +92,7 @@ class FollowedNode:
 @pytest.fixture
 def followed(tmp_path: Path, two_gpus: FakeNvml, process_pool: ProcessPool) -> EnforcementLoop:
     """A node whose object is watched, and has been Ready for some time."""
-    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, node_annotations=FollowedNode())
+    loop = EnforcementLoop(tmp_path, two_gpus, process_pool, followed_node=FollowedNode())
     loop.enforcement.register(10)
     loop.enforcement.folder.keep_profile(LABELS[PLUGIN_LABEL], [two_gpus.uuid(gpu) for gpu in (0, 1)])
     loop.run(20)
@@ -107,13 +107,13 @@ def test_node_is_read_again_only_after_its_watch_has_shown_a_change(followed: En
     followed.run(120)
     assert followed.api.read == 0
     followed.api.view = replace(VIEW, allocatable={SHARED: 0})
-    followed.enforcement.node_annotations.number = "2"
+    followed.enforcement.followed_node.number = "2"
     followed.run(MINUTE)
     assert (word(followed), followed.api.read) == ("WrongResources", 1)
 
 
 def test_node_is_read_each_time_while_its_watch_is_broken(followed: EnforcementLoop) -> None:
-    followed.enforcement.node_annotations.number = None
+    followed.enforcement.followed_node.number = None
     followed.run(60)
     followed.api.view = replace(VIEW, allocatable={SHARED: 0})
     followed.run(MINUTE)

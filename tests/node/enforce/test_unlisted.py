@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpushare_node.adapters.host.state_files import FirstCaps
 from gpushare_node.backends.backend import Allocation
 from gpushare_node.contract import tenancy
 from gpushare_node.enforce.exemptions import WallClock
@@ -225,7 +226,9 @@ def test_unlisted_containers_have_what_no_running_container_that_is_listed_has()
             if own
         )
         ended = frozenset(ContainerId(pod_uid(1), run) for run, name in runs.items() if fates[name] == "gone")
-        found = grant([one], allocations, terms(policy(), tenants, dict.fromkeys(gpus), {}, dates, ended=ended), {})
+        found = grant(
+            [one], allocations, terms(policy(), tenants, dict.fromkeys(gpus), FirstCaps(since=0), dates, ended=ended), {}
+        )
         own = found.rests[ContainerId(pod_uid(1), "")]
         running = {portion for name in ids if fates[name] == "listed" for portion in ids[name]}
         free = {portion for some in ids.values() for portion in some} - running

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from gpushare_node.adapters.host.state_files import (
     CapRecord,
+    FirstCaps,
     FormerGpu,
     InstanceSpec,
     Journal,
@@ -238,21 +239,18 @@ class StateDir:
         former = self._read(_CAPS, lambda content: content.value) or {}
         self._write(_CAPS, {name: _with_fields_of(former.get(name), content_of(kept)) for name, kept in caps.items()})
 
-    def first_caps(self) -> Mapping[str, int]:
-        """Return since when each resource has had a cap here, in seconds since 1970; empty if unknown."""
-        return self._read(_FIRST_CAPS, read_first_caps) or {}
+    def first_caps(self) -> FirstCaps | None:
+        """Return when this node began to enforce caps, and what ran then; None if it has not begun.
 
-    def keep_first_caps(self, first: Mapping[str, int]) -> None:
-        """Store these, and no others."""
-        self._write(_FIRST_CAPS, dict(first))
-
-    def begin_caps(self, resources: Collection[str], now: float) -> None:
-        """Record that these have a cap from now on, or since 0 if caps exist without any recorded time. Recorded times stay."""
-        known = self.first_caps()
+        Where caps are stored and their beginning is lost, nothing is older.
+        """
+        found = self._read(_FIRST_CAPS, read_first_caps)
         has_held = any(cap.cap_bytes is not None for kept in self.caps().values() for cap in kept.caps)
-        found = {**dict.fromkeys(resources, 0 if has_held and not known else int(now)), **known}
-        if found != known:
-            self.keep_first_caps(found)
+        return FirstCaps(since=0) if found is None and has_held else found
+
+    def keep_first_caps(self, first: FirstCaps) -> None:
+        """Store this beginning. It is stored once: what ran then is exempt, and nothing else ever will be."""
+        self._write(_FIRST_CAPS, {"since": first.since, "older": sorted(first.older)})
 
     def profile(self) -> Published | None:
         """Return what was published last."""

@@ -194,9 +194,17 @@ def _notice(value: Field) -> Notice:
     )
 
 
-def read_first_caps(value: Field) -> Mapping[str, int]:
-    """Return since when each resource has had a cap; PolicyError if the value does not contain it."""
-    return {resource: _count(since) for resource, since in value.entries()}
+class FirstCaps(Struct):
+    """When this node began to enforce caps, in seconds since 1970, and which containers and pods ran then, by ids and uids."""
+
+    since: int
+    older: frozenset[str] = frozenset()
+
+
+def read_first_caps(value: Field) -> FirstCaps:
+    """Return the beginning of enforcement; PolicyError if the value does not contain it."""
+    fields = value.fields("since", "older")
+    return FirstCaps(since=_count(fields["since"]), older=frozenset(one.text() for one in fields["older"].items()))
 
 
 def _count(value: Field) -> int:

@@ -90,6 +90,10 @@ class NodeView(Struct):
         )
 
 
+_FUTURE_SECONDS = 1800
+"""No clock that is right for now drifts as far from the one that recorded a start."""
+
+
 class PodClaim(Struct):
     """A ResourceClaim that a pod uses; `name` is empty while it is not known.
 
@@ -129,6 +133,14 @@ class PodView(Struct):
     def has_ended(self) -> bool:
         """Whether the pod has ended and will never run again."""
         return self.phase in {"Succeeded", "Failed"}
+
+    def older_than(self, today: float) -> frozenset[str]:
+        """Return the running containers that were started before this date, and the pod's uid if any was.
+
+        A start far in the future was recorded by a clock that was ahead, or ours is behind now.
+        """
+        older = {run for run, at in self.started.items() if at < today or at > today + _FUTURE_SECONDS}
+        return frozenset(older.union(self.uids if older else ()))
 
 
 _DAEMON = "DaemonSet/"

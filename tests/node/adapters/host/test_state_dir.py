@@ -24,6 +24,7 @@ from gpushare_node.adapters.host.state_dir import (
     StateDirError,
     StateDirLockedError,
 )
+from gpushare_node.adapters.host.state_files import FirstCaps
 
 JOURNAL = Journal(
     policy_digest="d1",
@@ -324,11 +325,10 @@ def test_caps_stored_by_the_previous_release_are_read(folder: StateDir) -> None:
     assert folder.caps() == {"c1": KeptContainer(pod_uid="", name="", caps=(CapRecord(device="GPU-0", cap_bytes=5),))}
 
 
-@pytest.mark.parametrize(("kept", "since"), [(None, 700), (5, 0)])
-def test_first_cap_time_is_set_once_and_is_zero_if_caps_were_already_stored(
-    folder: StateDir, kept: int | None, since: int
-) -> None:
+@pytest.mark.parametrize("kept", [None, 5])
+def test_nothing_is_older_where_caps_are_stored_and_their_beginning_is_lost(folder: StateDir, kept: int | None) -> None:
     folder.keep_caps({"c1": KeptContainer(pod_uid="", name="", caps=(CapRecord(device="GPU-0", cap_bytes=kept),))})
-    folder.begin_caps({"nvidia.com/gpu"}, 700.5)
-    folder.begin_caps({"nvidia.com/gpu", "nvidia.com/gpu.shared"}, 900.0)
-    assert folder.first_caps() == {"nvidia.com/gpu": since, "nvidia.com/gpu.shared": 900}
+    assert folder.first_caps() == (None if kept is None else FirstCaps(since=0))
+    first = FirstCaps(since=700, older=frozenset({"c2", "uid-3"}))
+    folder.keep_first_caps(first)
+    assert folder.first_caps() == first

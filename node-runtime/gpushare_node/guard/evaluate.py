@@ -48,14 +48,17 @@ def evaluate(
     observed: list[tuple[Unit, Cap | None, Sample, Level]] = []
     crowded: set[str] = set()
     for view in views.values():
-        first = len(observed)
+        over: list[tuple[Unit, Cap, Sample]] = []
         for container, sample in view.samples.items():
             unit = Unit(container, view.device)
             cap = _cap(inputs, container, view.device)
-            observed.append((unit, cap, sample, _answer(unit, cap, sample, view, state)))
-        over = [(unit, cap, sample) for unit, cap, sample, answer in observed[first:] if cap is not None and answer is _OVER]
-        capped = sum(cap is not None and cap.action in _ENDING for _, cap, _, _ in observed[first:])
-        if over and _is_crowd([unit for unit, cap, _ in over if cap.action in _ENDING], capped, inputs, settings):
+            answer = _answer(unit, cap, sample, view, state)
+            observed.append((unit, cap, sample, answer))
+            if answer is _OVER and cap is not None:
+                over.append((unit, cap, sample))
+        if len(over) > settings.crowd and _is_crowd(
+            [unit for unit, cap, _ in over if cap.action in _ENDING], view, inputs, settings
+        ):
             crowded.add(view.device)
             state.verdicts.append(Anomaly(reason=AnomalyKind.CROWDED, device=view.device))
             continue
@@ -106,11 +109,12 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state
     return level(sample, cap, 0 if violation is None else view.hidden_bytes(unit.container, violation.members))
 
 
-def _is_crowd(over: list[Unit], capped: int, inputs: GuardInput, settings: Settings) -> bool:
-    """Whether so many of a device's `capped` containers are over at once that its rows are rather wrong than their programs."""
-    if len(over) <= settings.crowd or 2 * len(over) <= capped:
-        return False
-    return len({inputs.grants[unit.container].owner.namespace for unit in over}) >= _SEVERAL_NAMESPACES
+def _is_crowd(over: list[Unit], view: DeviceView, inputs: GuardInput, settings: Settings) -> bool:
+    """Whether so many of a device's containers are over at once that its rows are rather wrong than their programs."""
+    caps = [_cap(inputs, container, view.device) for container in view.samples]
+    capped = sum(cap is not None and cap.action in _ENDING for cap in caps)
+    namespaces = {inputs.grants[unit.container].owner.namespace for unit in over}
+    return len(over) > settings.crowd and 2 * len(over) > capped and len(namespaces) >= _SEVERAL_NAMESPACES
 
 
 def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:

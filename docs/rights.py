@@ -1,4 +1,4 @@
-"""The page docs/rights.md: what pods and tokens of charts may, as Helm renders them; each with why, and what a thief could do."""
+"""The page docs/rights.md: what pods and tokens of charts may, as Helm renders them; each with why, and the harm of a theft."""
 
 import re
 import subprocess

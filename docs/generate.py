@@ -1,5 +1,6 @@
-"""`make docs`: writes the generated pages, the table of reasons, and the schemas of the commands' JSON documents."""
+"""`make docs`: writes the generated pages, what two schemas say of vendors, and the schemas of the commands' JSON documents."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -8,9 +9,10 @@ import click
 
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
-from gpushare.facts.catalog import cards
+from gpushare.facts.catalog import cards, vendor_charts
 from gpushare.report import advice, comparison, drift, images, live_plan, show, simulation, size, status, usage
 from gpushare.report import cards as cards_report
+from gpushare.vendors import DEFAULT, OTHERS
 from gpushare_node.contract.reasons import CONDITION, ConditionReason
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.reporting.metrics import Registry
@@ -129,7 +131,81 @@ DOCUMENTS = (
 )
 """JSON documents of commands whose schema is written from their description."""
 
+
+def _between(text: str, begin: str, end: str, inside: str) -> str:
+    """Return the text with other text between two lines that it has once."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + inside + end + after
+
+
+def intent_schema() -> str:
+    """Return the intent's schema with what it says of each vendor's stack; all else of it is written by hand."""
+    text, sections = resources.schema("intent.v1").read_text(encoding="utf-8"), ""
+    for word, vendor in OTHERS.items():
+        charts = list(vendor.charts)
+        release = vendor_charts.chart(charts[0]).version
+        whose = f"{vendor.name}'s"
+        fields = {
+            "stack": {
+                "description": f"{whose} GPU operator, its device plugin alone, or one that is installed already.",
+                "enum": [*charts, "existing"],
+                "default": charts[0],
+            },
+            "version": {
+                "description": f"Version of {whose} chart. Default: the newest that this gpushare knows.",
+                "type": "string",
+                "examples": [release],
+            },
+            "namespace": {
+                "description": f"Where {whose} programs run.",
+                "$ref": "#/definitions/dnsLabel",
+                "default": vendor.namespace,
+            },
+            "values": {"description": f"Values for {whose} chart, merged over the generated ones.", "type": "object"},
+        }
+        lines = ",\n".join(f'            "{name}": {json.dumps(field)}' for name, field in fields.items())
+        sections += f"""
+        "{word}": {{
+          "description": "{whose} stack, in a cluster with the cards of both vendors.",
+          "type": "object",
+          "additionalProperties": false,
+          "properties": {{
+{lines}
+          }}
+        }},"""
+    stacks = [*DEFAULT.charts, "existing", *(stack for vendor in OTHERS.values() for stack in vendor.charts)]
+    text = _between(text, '"enum": ["gpu-operator", ', "],\n", ", ".join(map(json.dumps, stacks[1:])))
+    return _between(text, '"examples": [["gpu-operator", "monitoring"]]\n        },', '\n        "backend": {', sections)
+
+
+def lock_schema() -> str:
+    """Return the lock's schema with the vendors; all else of it is written by hand."""
+    text, sections = resources.schema("lock.v1").read_text(encoding="utf-8"), ""
+    for word, vendor in OTHERS.items():
+        where = '{"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$(?!\\\\n)"}'
+        sections += f"""
+    "{word}": {{
+      "description": "The stack of {vendor.name}'s cards, and where it is; of the last bundle with such cards, where no \
+pool has them. Absent without any.",
+      "type": "object",
+      "additionalProperties": false,
+      "required": ["namespace", "stack"],
+      "properties": {{
+        "namespace": {where},
+        "stack": {{"enum": {json.dumps([*vendor.charts, "existing"])}}}
+      }}
+    }},"""
+    begin = '      "uniqueItems": true,\n      "items": {"enum": ['
+    text = _between(text, begin, "]}\n    },", ", ".join(map(json.dumps, OTHERS)))
+    _, _, rest = text.partition(begin)
+    enum = rest[: rest.index("]}\n    },") + len("]}\n    },")]
+    return _between(text, begin + enum, '\n    "dra": {', sections)
+
+
 PAGES = {
+    "compiler/gpushare/schemas/intent.v1.json": intent_schema,
+    "compiler/gpushare/schemas/lock.v1.json": lock_schema,
     "docs/findings.md": findings_page,
     "docs/cards.md": cards_page,
     "docs/reasons.md": reasons_page,

@@ -9,7 +9,7 @@ import click
 
 from gpushare.cli.commands import COMMANDS, commands
 from gpushare.core import resources
-from gpushare.facts.catalog import cards, vendor_charts
+from gpushare.facts.catalog import cards, upstream
 from gpushare.report import advice, comparison, drift, images, live_plan, show, simulation, size, status, usage
 from gpushare.report import cards as cards_report
 from gpushare.vendors import DEFAULT, OTHERS
@@ -144,7 +144,7 @@ def intent_schema() -> str:
     text, sections = resources.schema("intent.v1").read_text(encoding="utf-8"), ""
     for word, vendor in OTHERS.items():
         charts = list(vendor.charts)
-        release = vendor_charts.chart(charts[0]).version
+        release = upstream.vendor_chart(charts[0]).version
         whose = f"{vendor.name}'s"
         fields = {
             "stack": {

@@ -5,6 +5,7 @@ from enum import StrEnum
 from gpushare.compare.effects import Effect, EffectKind
 from gpushare.compare.files import FileDiff, SettingChange
 from gpushare.core.units import total
+from gpushare.vendors import DEFAULT
 from gpushare_node.contract.struct import Struct
 
 
@@ -113,7 +114,8 @@ class Outage(Struct):
     """One pool's nodes that go out of service: how many, how many at once, for how long each.
 
     `seconds` is without tenants; a node with tenants first waits for them up to `drain_seconds`, in service. None: not known.
-    `start` is None if it may begin now; `is_bound`: `seconds` is the most that it may take, and nothing was measured.
+    `start` is None if it may begin now; `is_bound`: `seconds` is the most that it may take, as
+    nothing was measured on GPUs of the `vendor`.
     """
 
     pool: str
@@ -122,6 +124,7 @@ class Outage(Struct):
     seconds: int
     drain_seconds: int
     is_bound: bool = False
+    vendor: str = DEFAULT.word
     on_busy: str
     start: Start | None = None
 

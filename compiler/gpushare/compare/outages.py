@@ -43,13 +43,15 @@ def outage(
         return None
     # New nodes, and nodes that leave for no pool, wait for no window.
     is_held = (old is not None and new is cluster.after.get(change.name) and each > 0 for old, new, each in ways)
+    # For how long the node runtime waits for the vendor's own program: nothing of it was measured.
+    divided = [new for old, new, each in ways if _divides(old, new) and each == seconds]
     return Outage(
         pool=change.name,
         nodes=nodes,
         at_once=_at_once(rollout["maxUnavailable"], change.nodes.after or change.nodes.before),
         seconds=seconds,
-        # For how long the node runtime waits for the vendor's own program: nothing of it was measured.
-        is_bound=any(_divides(old, new) and each == seconds for old, new, each in ways),
+        is_bound=bool(divided),
+        vendor=(divided[0] if divided else ways[0][1]).vendor.word,
         drain_seconds=rollout["drainTimeoutSeconds"],
         on_busy=rollout["onBusy"],
         start=_start(spec, now) if any(is_held) else None,

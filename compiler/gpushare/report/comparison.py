@@ -308,7 +308,8 @@ def format_outage(one: Outage) -> str:
         "evict": f"pods that use its GPUs are evicted, and have {_time(one.drain_seconds)} to terminate",
         "fail": "a node whose GPUs are in use keeps its former layout",
     }[one.on_busy]
-    how = "the bound: nothing was measured on AMD's GPUs" if one.is_bound else "measured on simulated GPUs"
+    whose = f"{vendors.VENDORS[one.vendor].name}'s"
+    how = f"the bound: nothing was measured on {whose} GPUs" if one.is_bound else "measured on simulated GPUs"
     rounds = rounds.replace("about", "at most") if one.is_bound else rounds
     most = "at most" if one.is_bound else "about"
     shown = f"out of service: {nodes}{pace}, {most} {_time(one.seconds)}{each} ({how}){rounds}; {busy}"

@@ -1,6 +1,7 @@
 """Rules on vendors, and on the partitions of AMD's GPUs: GS223, GS320 to GS324 and GS751 to GS754."""
 
 from collections.abc import Iterator
+from itertools import product as product_of
 
 from gpushare import vendors
 from gpushare.core.diagnostics import Path, Severity
@@ -14,14 +15,11 @@ from gpushare.offering.modes import partition
 from gpushare.offering.modes.traits import AnyTraits
 from gpushare.rules.rule import Problem, RuleContext, a_card, of_pool, pool_path, product, rule
 from gpushare.rules.versions import is_release
-from gpushare.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_MODES, MANAGER_TAINT
+from gpushare.vendors.amd import AMD, CONFIG_MANAGER
+from gpushare.vendors.vendor import GpuVendor
 from gpushare_node.contract.vendors import Stack
 
 PLATFORM = ("spec", "platform")
-
-
-def _pools(context: RuleContext) -> Iterator[tuple[Pool, Card]]:
-    return ((pool, card) for pool, card in context.pools_with_card() if vendors.of(card) is AMD)
 
 
 def _stack(context: RuleContext) -> VendorStack:
@@ -54,7 +52,7 @@ def check_mode(context: RuleContext) -> Iterator[Problem]:
         yield Problem(
             message=f"{vendor.name} has no {traits.mode.value}, and {whose} is {vendor.name}'s",
             hints=(
-                _instead(card) if vendor is AMD else f"write mode: {join_words(others, 'or')}",
+                _instead(card) if vendor.compute_modes else f"write mode: {join_words(others, 'or')}",
                 *((card_search.OF_NVIDIA_ONLY,) if is_own else ()),
             ),
             path=pool_path(pool, "sharing", "mode"),
@@ -64,7 +62,8 @@ def check_mode(context: RuleContext) -> Iterator[Problem]:
 
 def _instead(card: Card) -> str:
     if not card.partition_modes:
-        return "write mode: exclusive: nothing divides this card, and AMD's device plugin offers no GPU twice"
+        whose = f"{vendors.of(card).name}'s"
+        return f"write mode: exclusive: nothing divides this card, and {whose} device plugin offers no GPU twice"
     shared = partition.proposed(card)
     if shared is None:
         return f"write mode: exclusive: no source confirms the partitions that `gpushare cards {card.id}` lists"
@@ -117,19 +116,20 @@ def check_single(context: RuleContext) -> Iterator[Problem]:
 
 @rule("GS323")
 def check_manager(context: RuleContext) -> Iterator[Problem]:
-    """A compute mode that AMD's config manager refuses."""
-    if _stack(context).stack is not Stack.AMD_GPU_OPERATOR:
-        return
+    """A compute mode that the vendor's config manager refuses."""
     for pool, card, traits in _partitions(context):
+        vendor = vendors.of(card)
+        if card.vendor not in vendors.OTHERS or not context.intent.platform.of_vendor(card.vendor).has_operator:
+            continue
         for compute, memory, path in _written(pool, traits):
-            if compute not in MANAGER_MODES and partition.find(card, compute, memory):
+            if compute not in vendor.compute_modes and partition.find(card, compute, memory):
                 every = dict.fromkeys(mode.compute for mode in card.partition_modes)
-                others = [one for one in every if one in MANAGER_MODES]
+                others = [one for one in every if one in vendor.compute_modes]
                 yield Problem(
-                    message=f"AMD's config manager refuses {compute}, in every release that was read",
+                    message=f"{vendor.name}'s config manager refuses {compute}, in every release that was read",
                     hints=(
                         f"write {join_words(others, 'or')}",
-                        "or divide the GPUs yourself, and write stack: amd-device-plugin and strategy: single",
+                        f"or divide the GPUs yourself, and write stack: {list(vendor.charts)[-1]} and strategy: single",
                     ),
                     path=path,
                 )
@@ -147,14 +147,17 @@ def check_several(context: RuleContext) -> Iterator[Problem]:
 
 @rule("GS223")
 def check_tolerations(context: RuleContext) -> Iterator[Problem]:
-    """A toleration with which AMD's device plugin stays on a node while its GPUs are divided."""
-    for pool, _ in _pools(context):
-        for number, toleration in enumerate(pool.tolerations):
-            is_of_manager = toleration.get("key", MANAGER_TAINT) == MANAGER_TAINT
+    """A toleration with which the vendor's device plugin stays on a node while its GPUs are divided."""
+    for pool, card in context.pools_with_card():
+        vendor = vendors.of(card)
+        taint = vendor.layout_taint.key if vendor.layout_taint else ""
+        for number, toleration in enumerate(pool.tolerations if taint else ()):
+            is_of_manager = toleration.get("key", taint) == taint
             if is_of_manager and toleration.get("effect", "NoExecute") == "NoExecute":
+                whose = f"{vendor.name}'s programs and pods of pool {pool.name}"
                 yield Problem(
-                    message=f"AMD's programs and pods of pool {pool.name} would stay on a node while its GPUs are divided",
-                    hints=(f"name the key of the taint that is meant, but not {MANAGER_TAINT}",),
+                    message=f"{whose} would stay on a node while its GPUs are divided",
+                    hints=(f"name the key of the taint that is meant, but not {taint}",),
                     path=pool_path(pool, "tolerations", number),
                 )
 
@@ -163,69 +166,76 @@ def check_tolerations(context: RuleContext) -> Iterator[Problem]:
 def check_stack(context: RuleContext) -> Iterator[Problem]:
     """A stack of a vendor whose cards no pool has, or pools without a stack of their vendor."""
     platform = context.intent.platform
-    found = [(pool, vendors.of(card) is AMD) for pool, card in context.pools_with_card()]
-    amd = next((pool for pool, is_amd in found if is_amd), None)
-    others = next((pool for pool, is_amd in found if not is_amd), None)
-    stack = (*PLATFORM, "stack")
-    if context.writes((*PLATFORM, "amd")) and context.stack_path(AMD.word) == PLATFORM:
-        yield Problem(
-            message=f"stack {_stack(context).stack.value} is AMD's, so platform.amd has no effect",
-            hints=("write version, namespace and values beside stack", "or write the stack of NVIDIA's cards as stack"),
-            path=(*PLATFORM, "amd"),
-            on_key=True,
-        )
-    if platform.stack is NvidiaStack.NONE and others:
-        amd_stack = _stack(context).stack.value
-        yield Problem(
-            message=f"pool {others.name} has NVIDIA's cards, which stack {amd_stack} does not serve",
-            hints=("write stack: gpu-operator" + (f" and amd: {{stack: {amd_stack}}}" if amd else ""),),
-            path=stack,
-        )
-    if amd and platform.stack in (NvidiaStack.GPU_OPERATOR, NvidiaStack.DEVICE_PLUGIN):
-        if others is None and len(found) == len(context.intent.pools):
-            yield Problem(
-                message=f"stack {platform.stack.value} is NVIDIA's, and no pool has NVIDIA's cards",
-                hints=("write platform: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
-                path=stack if "stack" in context.document.get("spec", {}).get("platform", {}) else PLATFORM,
-            )
-        elif AMD.word not in platform.others:
-            yield Problem(
-                message=f"stack {platform.stack.value} does not serve pool {amd.name}, which has AMD's cards",
-                hints=("add platform.amd: {stack: amd-gpu-operator}, or amd-device-plugin, or existing",),
-                path=pool_path(amd, "card"),
-            )
+    found = [(pool, card.vendor) for pool, card in context.pools_with_card()]
+    first = {vendor: pool for pool, vendor in reversed(found)}
+    of_nvidia, stack = first.get(vendors.DEFAULT.word), (*PLATFORM, "stack")
     is_complete = len(found) == len(context.intent.pools)
-    if amd is None and AMD.word in platform.others and platform.stack is not NvidiaStack.NONE and is_complete:
-        message = "no pool has AMD's cards, so that no node needs AMD's stack"
-        yield Problem(message=message, hints=("leave amd out",), path=(*PLATFORM, "amd"), on_key=True)
+    for word, vendor in vendors.OTHERS.items():
+        whose = f"{vendor.name}'s"
+        own, written = first.get(word), context.intent.platform.of_vendor(word).stack.value
+        choice = f"{next(iter(vendor.charts))}}}" + "".join(f", or {one}" for one in [*list(vendor.charts)[1:], "existing"])
+        if context.writes((*PLATFORM, word)) and context.stack_path(word) == PLATFORM:
+            yield Problem(
+                message=f"stack {written} is {whose}, so platform.{word} has no effect",
+                hints=("write version, namespace and values beside stack", "or write the stack of NVIDIA's cards as stack"),
+                path=(*PLATFORM, word),
+                on_key=True,
+            )
+        if platform.stack is NvidiaStack.NONE and of_nvidia and word in platform.others:
+            yield Problem(
+                message=f"pool {of_nvidia.name} has NVIDIA's cards, which stack {written} does not serve",
+                hints=("write stack: gpu-operator" + (f" and {word}: {{stack: {written}}}" if own else ""),),
+                path=stack,
+            )
+        if own and platform.stack in (NvidiaStack.GPU_OPERATOR, NvidiaStack.DEVICE_PLUGIN):
+            if len(first) == 1 and is_complete:
+                yield Problem(
+                    message=f"stack {platform.stack.value} is NVIDIA's, and no pool has NVIDIA's cards",
+                    hints=(f"write platform: {{stack: {choice}",),
+                    path=stack if "stack" in context.document.get("spec", {}).get("platform", {}) else PLATFORM,
+                )
+            elif word not in platform.others:
+                yield Problem(
+                    message=f"stack {platform.stack.value} does not serve pool {own.name}, which has {whose} cards",
+                    hints=(f"add platform.{word}: {{stack: {choice}",),
+                    path=pool_path(own, "card"),
+                )
+        if own is None and word in platform.others and platform.stack is not NvidiaStack.NONE and is_complete:
+            message = f"no pool has {whose} cards, so that no node needs {whose} stack"
+            yield Problem(message=message, hints=(f"leave {word} out",), path=(*PLATFORM, word), on_key=True)
 
 
 @rule("GS752")
 def check_release(context: RuleContext) -> Iterator[Problem]:
-    """A release of AMD's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
-    amd = _stack(context)
-    if amd.stack is Stack.EXISTING:
-        for field, given in (("version", amd.version is not None), ("values", bool(amd.values))):
+    """A release of a vendor's chart that cannot do what a pool needs, or settings of a chart that is not installed."""
+    for word, vendor in vendors.OTHERS.items():
+        yield from _check_release(context, word, vendor)
+
+
+def _check_release(context: RuleContext, word: str, vendor: GpuVendor) -> Iterator[Problem]:
+    own = context.intent.platform.of_vendor(word)
+    if not own.installs_chart:
+        for field, given in (("version", own.version is not None), ("values", bool(own.values))):
             if given:
-                message = f"stack existing installs no chart of AMD's, so {field} has no effect"
-                yield Problem(message=message, hints=(f"leave {field} out",), path=context.stack_path(AMD.word, field))
+                message = f"stack existing installs no chart of {vendor.name}'s, so {field} has no effect"
+                yield Problem(message=message, hints=(f"leave {field} out",), path=context.stack_path(word, field))
         return
-    if amd.version is None:
+    if own.version is None:
         return
-    where, chart = context.stack_path(AMD.word, "version"), upstream.vendor_chart(amd.stack.value)
-    if not is_release(chart, amd.version):
-        message, hint = f"invalid version {amd.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
+    where, chart = context.stack_path(word, "version"), upstream.vendor_chart(own.stack.value)
+    if not is_release(chart, own.version):
+        message, hint = f"invalid version {own.version!r} of {chart.name}", f"write it as the chart does: {chart.version}"
         yield Problem(message=message, hints=(hint,), path=where)
         return
-    if amd.stack is not Stack.AMD_GPU_OPERATOR:
+    if not own.has_operator:
         return
-    for pool, card in _pools(context):
+    for pool, card in context.pools_with_card():
         needed = (CONFIG_MANAGER,) if card.partition_modes else ()
-        for part in (*needed, card.id):
-            if chart.lacks(part, amd.version):
+        for part in (*needed, card.id) if card.vendor == word else ():
+            if chart.lacks(part, own.version):
                 lacks = "has no config manager" if part == CONFIG_MANAGER else f"does not know {a_card(card)}"
                 yield Problem(
-                    message=f"AMD's operator {amd.version} {lacks}",
+                    message=f"{vendor.name}'s operator {own.version} {lacks}",
                     hints=(f"pool {pool.name} needs {chart.firsts[part]} or newer: leave version out",),
                     path=where,
                 )
@@ -251,12 +261,13 @@ def check_names(context: RuleContext) -> Iterator[Problem]:
 
 @rule("GS754")
 def check_gitops(context: RuleContext) -> Iterator[Problem]:
-    """A chart of AMD's in a bundle that a GitOps tool syncs."""
+    """A chart of another vendor than NVIDIA in a bundle that a GitOps tool syncs."""
     intent = context.intent
-    has_chart = _stack(context).stack is not Stack.EXISTING and not intent.observes and any(_pools(context))
-    for tool in intent.gitops if has_chart else ():
+    used = {card.vendor for _, card in context.pools_with_card()} & vendors.OTHERS.keys()
+    charts = [] if intent.observes else [word for word in sorted(used) if intent.platform.of_vendor(word).installs_chart]
+    for tool, word in product_of(intent.gitops, charts):
         yield Problem(
-            message=f"gpushare writes no objects of {tool} for AMD's stack yet",
+            message=f"gpushare writes no objects of {tool} for {vendors.OTHERS[word].name}'s stack yet",
             hints=(f"leave {tool} out: README.md of the bundle has the commands of Helm",),
             path=("spec", "gitops", tool),
             on_key=True,

@@ -31,7 +31,7 @@ def would_evict(facts: ViolationDetails, container: str) -> str:
 
 def evicted(facts: ViolationDetails, container: str, *, is_forced: bool) -> str:
     """Return the message for an accepted eviction. `is_forced`: the pod was deleted, past its disruption budget."""
-    how = "deleted, because its eviction was refused too often" if is_forced else "evicted"
+    how = "deleted, because its eviction, or a signal to it, was refused" if is_forced else "evicted"
     pace = (
         f" {facts.ended} containers of its namespace have been ended there in {_seconds(facts.ended_seconds)}, and new ones "
         "came at once."

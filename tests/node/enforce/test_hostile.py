@@ -125,7 +125,8 @@ def test_unsignallable_offender_does_not_protect_other_offenders(
     enforcement.run(54)
     assert lives(first)
     assert enforcement.metric("stuck_processes ") == ["stuck_processes 0"]
-    assert enforcement.told.reasons("untouchable") == ["GPUMemoryOverCap", "GPUProcessKillFailed"]
+    assert set(enforcement.told.reasons("untouchable")) == {"GPUMemoryOverCap", "GPUProcessKillFailed", "GPUPodEvicted"}
+    assert {pod.name for pod in enforcement.told.evicted} == {"untouchable"}
     assert not any("SIGKILL" in event.message for event in enforcement.told.events if event.reason == "GPUProcessKillFailed")
     enforcement.run(300)
     assert enforcement.told.reasons("untouchable").count("GPUProcessKillFailed") == 2

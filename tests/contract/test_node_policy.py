@@ -16,10 +16,10 @@ from gpushare.core import emit
 from gpushare.core.diagnostics import is_error
 from gpushare.facts import mig
 from gpushare.facts.catalog import cards
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.offering.modes.mps import has_shares
 from gpushare.vendors.amd import MANAGER_MODES
 from gpushare_node.contract import policy
+from gpushare_node.contract.names import OUR_TAINTS
 from gpushare_node.contract.strict_document import PolicyError, spelled
 from tests.support import scale
 from tests.support.paths import ROOT

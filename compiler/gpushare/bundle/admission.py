@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from gpushare.core import resources
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.reading import source
 from gpushare.vendors import DEFAULT, GPU_NAMES, VENDORS
 from gpushare_node.contract import names
 from gpushare_node.contract import tenancy as contract
+from gpushare_node.contract.names import OUR_TAINTS
 
 Object = dict[str, Any]
 

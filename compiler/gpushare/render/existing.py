@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 from gpushare.core import emit
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.render.steps import leaving
 from gpushare.resolved.plan import Plan
 from gpushare.vendors.nvidia import NVIDIA
-from gpushare_node.contract.names import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, OUR_TAINTS
 
 _STEPS = """# The device plugin that is already there
 

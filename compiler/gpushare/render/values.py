@@ -10,13 +10,12 @@ from typing import Any
 
 from gpushare.facts.catalog import managed_values, upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import NvidiaStack
 from gpushare.offering.backends import vgpu
 from gpushare.render.monitoring import artifacts as monitoring
 from gpushare.render.stacks import STACKS
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare_node.contract.names import BACKEND_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, OUR_TAINTS
 from gpushare_node.contract.policy import Partitioner
 
 Values = dict[str, Any]

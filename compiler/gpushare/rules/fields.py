@@ -10,9 +10,9 @@ from typing import Any
 from gpushare.core.diagnostics import Path, Severity
 from gpushare.core.units import is_dns_label, is_label_key, is_label_value
 from gpushare.core.wording import join_words
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.types import Pool
 from gpushare.rules.rule import Problem, RuleContext, pool_path, rule
+from gpushare_node.contract.names import OUR_TAINTS
 
 _LABEL = "write letters, digits and inner -, _ and ., at most 63 of them"
 _KEY = f"{_LABEL}, after an optional DNS name and a slash"

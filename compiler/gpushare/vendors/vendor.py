@@ -96,18 +96,12 @@ class GpuVendor(VendorNames):
         requests = tuple(filter(None, (self.plugin_label, self.layout_label)))
         return *requests, *answered, *(self.deploy_labels + client for client in self.clients)
 
-    @property
-    def tolerated(self) -> tuple[str, ...]:
-        """The keys of its taints that our pods tolerate on its nodes."""
-        return *([self.layout_taint.key] if self.layout_taint else []), self.whole_gpu
-
     def chart_values(self, namespace: str) -> dict[str, Any]:
         """Return what our chart must know of a vendor other than the default; `namespace` is where its programs run."""
         made = self.operator_objects
         operator = {"apiVersion": f"{self.domain}/{made.version}", "kind": made.kind} if made else {}
         return {
             "namespace": namespace,
-            "taints": list(self.tolerated),
             "hostPaths": dict(self.host_paths),
             "privileged": self.is_privileged,
             **({"operator": {**operator, "configMap": made.config_map, "file": made.file}} if made else {}),

@@ -41,6 +41,9 @@ NOT_READY_TAINTS = (NOT_READY_TAINT, "startup-taint.cluster-autoscaler.kubernete
 """From a node's start until its layout is verified: the key by default, and the key for nodes of Cluster Autoscaler."""
 REPARTITIONING_TAINT = "gpushare.dev/repartitioning"
 REPARTITIONING_TAINTS = (REPARTITIONING_TAINT, "status-taint.cluster-autoscaler.kubernetes.io/gpushare-repartitioning")
+
+OUR_TAINTS = tuple(key for keys in zip(NOT_READY_TAINTS, REPARTITIONING_TAINTS, strict=True) for key in keys)
+"""The keys of all pools. Whatever runs on a node before it is ready tolerates all of them: a pool may change its autoscaler."""
 """While the GPUs are changed, by default and for Cluster Autoscaler.
 
 Only the policy's key is added, but all are removed: a node may still have the one that its pool had before.

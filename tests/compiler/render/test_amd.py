@@ -11,8 +11,8 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import cards
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.offering.modes.partition import is_offered
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 OPERATOR = "{stack: amd-gpu-operator}"

@@ -6,6 +6,7 @@ import yaml
 from gpushare.facts.nodes import taints
 from gpushare.facts.nodes.clouds import Cloud
 from gpushare.intent.types import Autoscaler
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.compiler.render.compiled import POOLS, TAINTING, document, files, label_of
 
 SELECTS = "nodes: {matchLabels: {p: dense}, expected: 3}"
@@ -43,9 +44,7 @@ def test_autoscaler_does_not_change_nvidias_values(stack: str) -> None:
     assert upstream
     assert all(plain[path] == made[path] for path in upstream)
     assert all(
-        all(key in plain[path] for key in taints.OUR_TAINTS)
-        for path in upstream
-        if path.endswith(("/values.yaml", "README.md"))
+        all(key in plain[path] for key in OUR_TAINTS) for path in upstream if path.endswith(("/values.yaml", "README.md"))
     )
 
 
@@ -53,7 +52,7 @@ def test_both_taint_keys_are_tolerated_for_every_autoscaler() -> None:
     for autoscaler in ("karpenter", "cluster-autoscaler"):
         made = document(bundle(autoscaler), "gpu-operator/values.yaml")
         keys = [one["key"] for one in made["daemonsets"]["tolerations"]]
-        assert set(taints.OUR_TAINTS) <= set(keys)
+        assert set(OUR_TAINTS) <= set(keys)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.bundle.lock import Lock
 from gpushare.facts.catalog import cards, upstream
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.offering import claims
 from gpushare.render.stacks import dra
 from gpushare.report.show import offer
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.compiler.intent.test_cards import X
 from tests.compiler.render.compiled import compiled, document, files, intent, side
 from tests.compiler.render.test_upstream import leaves

@@ -10,7 +10,7 @@ import yaml
 from gpushare import pipeline
 from gpushare.bundle import lock
 from gpushare.facts.catalog import upstream
-from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.compiler.render.compiled import compiled, document, files, intent, side
 
 EVERYTHING = (

@@ -7,9 +7,9 @@ import pytest
 from gpushare import rules
 from gpushare.core.wording import join_words
 from gpushare.facts.catalog import cards
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent import reader
 from gpushare.reading import source
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.compiler.rules.intents import check, found, pool, written
 from tests.support.costs import grows_in_line
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpushare.facts.nodes.taints import OUR_TAINTS
+from gpushare_node.contract.names import OUR_TAINTS
 from tests.e2e.cluster.bundles import NAMESPACE, compiled, namespace, rendered
 from tests.e2e.cluster.cluster import Cluster
 from tests.e2e.cluster.images import PAUSE

@@ -17,10 +17,6 @@ _DEFAULT, _CLUSTER_AUTOSCALER = (
     for start, change in zip(NOT_READY_TAINTS, REPARTITIONING_TAINTS, strict=True)
 )
 
-OUR_TAINTS = tuple(key for taints in (_DEFAULT, _CLUSTER_AUTOSCALER) for key in (taints.not_ready, taints.repartitioning))
-"""The keys of all pools. Whatever runs on a node before it is ready tolerates all of them: a pool may change its autoscaler."""
-
-
 _WORDS = {
     key: word
     for taints in (_DEFAULT, _CLUSTER_AUTOSCALER)

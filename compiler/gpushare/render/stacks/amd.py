@@ -15,7 +15,6 @@ from gpushare.core.wording import join_words
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
 from gpushare.facts.catalog.upstream import HEADINGS, OF_SUBCHARTS
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent.stacks import VendorStack
 from gpushare.intent.types import NvidiaStack, Platform
 from gpushare.offering.partitioners import config_manager
@@ -23,7 +22,7 @@ from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
 from gpushare.vendors.amd import AMD, CONFIG_MANAGER, MANAGER_TAINT, OBJECTS
 from gpushare_node.contract import vendors as contract
-from gpushare_node.contract.names import POOL_LABEL, VENDOR_LABEL
+from gpushare_node.contract.names import OUR_TAINTS, POOL_LABEL, VENDOR_LABEL
 
 _CONFIG = f"{OBJECTS.folder}{OBJECTS.file}"
 

@@ -13,7 +13,6 @@ from typing import Any
 from gpushare.bundle.lock import FormerClasses, Lock, former
 from gpushare.facts.catalog import upstream
 from gpushare.facts.catalog.image_registry import mirrored
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.intent import gitops
 from gpushare.intent.types import DraVia, NvidiaStack
 from gpushare.offering import backends, claims, modes
@@ -21,7 +20,7 @@ from gpushare.offering.backends.dra import CONFIG_API, DRIVER, REQUEST, DraDrive
 from gpushare.offering.claims import Bound, Capacity, ClaimShape
 from gpushare.render.stacks.stack import Document, Stack
 from gpushare.resolved.plan import Plan, PoolPlan
-from gpushare_node.contract.names import BACKEND_LABEL, IMPLICIT, POOL_LABEL
+from gpushare_node.contract.names import BACKEND_LABEL, IMPLICIT, OUR_TAINTS, POOL_LABEL
 from gpushare_node.contract.policy import DraShares
 
 FOLDER = "chart/files/dra"

@@ -7,9 +7,9 @@ import pytest
 
 from gpushare.cluster.live.objects import Condition, Pod, RuntimeMetrics, Usage
 from gpushare.cluster.live.status import Holder, NodeStatus, PoolStatus, ShareUsage, Status, holders_of_node
-from gpushare.facts.nodes.taints import OUR_TAINTS
 from gpushare.reading import schema
 from gpushare.report import html, status
+from gpushare_node.contract.names import OUR_TAINTS
 from gpushare_node.contract.struct import replace
 from tests.compiler.cluster.live.clusters import RELEASE, SHARED, LiveCluster
 from tests.compiler.cluster.live.conftest import Ask

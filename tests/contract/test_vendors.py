@@ -150,11 +150,11 @@ _EXAMPLES = {"values.yaml", "README.md"}
 """Files of the chart that explain by an example."""
 
 
-def test_the_chart_knows_no_other_vendor_by_name() -> None:
+def test_chart_and_templates_know_no_other_vendor_by_name() -> None:
     """What differs is in the values that the compiler writes; comments may explain by an example."""
     knowing = {
         f"{path.relative_to(ROOT)}: {line}"
-        for path in (ROOT / "charts/gpushare").rglob("*")
+        for path in (*(ROOT / "charts/gpushare").rglob("*"), *(ROOT / "templates").rglob("*"))
         if path.is_file() and path.name not in _EXAMPLES
         for line in re.sub(r"\{\{-? /\*.*?\*/ -?\}\}|\{\{/\*.*?\*/\}\}", "", path.read_text(), flags=re.DOTALL).splitlines()
         if _NAMES.search(line) and not line.lstrip().startswith("#")

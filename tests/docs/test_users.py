@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/users.md").read_text(encoding="utf-8")
 MANIFESTS = [document for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) for document in yaml.safe_load_all(block)]
-KINDS = ["Pod", "ResourceFlavor", "ClusterQueue", "LocalQueue", "Job", None, "InferenceService"]
+KINDS = ["Pod", "ResourceFlavor", "ClusterQueue", "LocalQueue", "Job", None, "InferenceService", "RayCluster"]
 
 
 def pool() -> tuple[str, str, int]:

@@ -13,7 +13,7 @@ from gpushare.cluster.live.objects import PROFILES, LiveNode, Pod, RecordedEvent
 from gpushare.cluster.live.pending_claims import Cause
 from gpushare.cluster.live.slices import NodeOffer
 from gpushare.core.wording import join_first, join_words
-from gpushare_node.contract.names import RUNTIME_LABEL
+from gpushare_node.contract.names import OUR_TAINTS, RUNTIME_LABEL
 from gpushare_node.contract.reasons import REASONS
 from gpushare_node.contract.struct import Struct
 
@@ -41,9 +41,17 @@ REMEDIES = {
         "The device plugin offers no healthy device: after a reboot kubelet starts pods before the plugin is back, and an XID "
         "makes a GPU unhealthy. " + _IF_AGAIN
     ),
+    "unhealthy device": (
+        "The plugin or the driver reports a fault of the pod's GPU: `gpushare explain NODE` may name it. The pod stays on the "
+        "GPU until it is deleted."
+    ),
     "number of devices unavailable": (
         "Kubelet counts devices as taken by pods that have ended, or the plugin has just restarted. "
         f"{_AGAIN}; if that repeats although devices are free, restart kubelet on the node."
+    ),
+    "empty device edits": (
+        "The driver or the container toolkit was replaced under the DRA driver. Restart the DRA driver's pod on the node; "
+        "kubelet tries again by itself."
     ),
     "invalid cdi spec": (
         "Two requests of one claim got parts of one GPU, which the driver cannot prepare. Give the claim the constraint "
@@ -60,12 +68,32 @@ REMEDIES = {
     "resourceclaimtemplate": (
         "`gpushare claims NAMESPACE` prints the templates of the pools that the namespace may use; add the one that is missing."
     ),
+    "registered dra plugins": (
+        "Kubelet knows no DRA driver of that name on the node: look at the driver's pod there. Kubelet tries again by itself."
+    ),
+    "topologyaffinityerror": (
+        "Kubelet's topology manager found no NUMA node with all that the pod requests. Request less of it, or run kubelet with "
+        "a `topologyManagerPolicy` that does not refuse pods. Until then the controller makes pods that fail."
+    ),
+    "preemption": (
+        "A pod of a higher priority needed its place: this is no fault of the program. Its controller makes a new one; a "
+        "`priorityClassName` of a higher value keeps it."
+    ),
+    "deletionbytaintmanager": "The node has a taint that the pod does not tolerate; `gpushare explain NODE` shows it.",
+    "evictionbyevictionapi": "A drain of the node, or an autoscaler, evicted the pod. Its controller makes a new one.",
+    "gpusharerepartitioning": "The node's layout changes. Its controller makes a new pod, which waits for the new layout.",
+    "schedulinggated": (
+        "What set the pod's scheduling gates lets it go: with Kueue, `kubectl describe workload` in the namespace says why "
+        "it is not admitted."
+    ),
+    "is not ready": "Its readiness probe fails: read the container's log.",
     "exceeded quota": "Delete pods of the namespace that hold shares, or have `quotas` in the intent raised.",
     "ValidatingAdmissionPolicy": ("Change the pod as the message says: the pool's rules for pods are in the bundle's README."),
 }
 """The first of these words that is in a message, in any case, decides."""
 
 _LOOK = "Read the message above; `kubectl describe` shows more."
+_DESCRIBE = "`kubectl describe pod` shows its Events."
 
 
 def remedy_of(text: str) -> str:
@@ -80,6 +108,13 @@ _ABOUT_CLAIMS = {"FailedResourceClaimCreation", "FailedPrepareDynamicResources"}
 """Reasons of Kubernetes' own Events about the claims of pods."""
 _ABOUT_GPUS = {"GPUXid", "GPUPluginRestarted", "GPULayoutDrifted", "GPUKillsPaused"}
 _MAX_EVENTS = 5
+
+
+_FAULT_REMEDY = (
+    "Another program found it: do what its documentation says. It takes the condition back itself when the fault is gone."
+)
+_KNOWN_TAINTS = (*OUR_TAINTS, "node.kubernetes.io/unschedulable")
+"""What the node's own condition and its cordon say."""
 
 
 class Diagnosis(Struct):
@@ -102,6 +137,7 @@ def of_node(snapshot: Snapshot, name: str) -> Diagnosis | None:
     numbers = {**node.allocatable, **{key: len(each) for key, each in (offer.devices.items() if offer else ())}}
     offers = ", ".join(f"{key}: {number}" for key, number in sorted(numbers.items())) or "no GPU resource"
     facts = [f"pool {pool}" if pool else "no pool", f"offers {offers}"]
+    facts += [f"taint {one}" for one in node.taints if not one.startswith(_KNOWN_TAINTS)]
     if node.condition is not None:
         facts.append(f"{node.condition.reason} since {node.condition.since or '?'}")
     return Diagnosis(subject=f"node {name}", facts=tuple(facts), causes=tuple(_of_node(node, live, snapshot, offer)))
@@ -111,8 +147,13 @@ def _of_node(node: LiveNode, live: LivePools, snapshot: Snapshot, offer: NodeOff
     pool = live.of(node)
     if not node.is_up:
         yield Cause(what="kubelet does not report the node as Ready.", remedy=f"Run `kubectl describe node {node.name}`.")
+    for fault in node.faults:
+        yield Cause(what=f"Condition {fault.removesuffix('.')}.", remedy=_FAULT_REMEDY)
     if node.is_cordoned:
-        yield Cause(what="The node is cordoned: it takes no new pods.", remedy=f"Run `kubectl uncordon {node.name}`.")
+        remedy = f"Run `kubectl uncordon {node.name}`, unless work on it still goes on."
+        if node.faults:
+            remedy = "The conditions above are probably why: leave it until they are gone."
+        yield Cause(what="The node is cordoned: it takes no new pods.", remedy=remedy)
     if pool is None:
         known = join_first(list(live.pools), 8) if live.pools else "none that is visible"
         yield Cause(
@@ -186,7 +227,7 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     facts = [pod.phase, f"on node {pod.node}" if pod.node else "on no node yet"]
     if pod.requests:
         facts.append("requests " + join_words(f"{number} {resource}" for resource, number in sorted(pod.requests.items())))
-    causes += [Cause(what=one, remedy=remedy_of(one)) for one in pod.problems]
+    causes += [*_going(pod), *(Cause(what=one, remedy=remedy_of(one)) for one in pod.problems)]
     facts += [f"claim {one.claim or one.name}" for one in pod.claims]
     if not pod.requests and not pod.claims:
         remedy = "Write one of the pool's resources into its limits."
@@ -197,7 +238,26 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     elif pod.holds:
         node = of_node(snapshot, pod.node)
         causes += [Cause(what=f"{pod.node}: {one.what}", remedy=one.remedy) for one in (node.causes if node else ())]
+    if not causes and pod.phase not in {"Running", "Succeeded"}:
+        causes.append(Cause(what=f"The pod is {pod.phase}, and nothing in its status says why.", remedy=_DESCRIBE))
     return Diagnosis(subject=f"pod {pod.full_name}", facts=tuple(facts), causes=tuple(causes))
+
+
+def _going(pod: Pod) -> Iterator[Cause]:
+    """Yield that a pod is being deleted: it keeps its devices until it has ended."""
+    if not pod.ends:
+        return
+    if pod.finalizers:
+        yield Cause(
+            what=f"The pod is being deleted, and the finalizers {join_words(pod.finalizers)} keep it.",
+            remedy="Look at the controllers that set them; who removes a finalizer by hand does their work.",
+        )
+    else:
+        yield Cause(
+            what=f"The pod is being deleted, was to have ended by {pod.ends}, and keeps its devices until it does.",
+            remedy="If it does not end, kubelet or a process hangs: `kubectl describe pod` shows kubelet's Events. A process "
+            "in uninterruptible sleep ends with a reboot of the node.",
+        )
 
 
 def _of_events(events: tuple[RecordedEvent, ...], namespace: str, name: str, pod: Pod | None) -> Iterator[Cause]:
@@ -230,6 +290,24 @@ def of_claim(snapshot: Snapshot, namespace: str, name: str) -> Diagnosis | None:
     return Diagnosis(subject=f"claim {claim.full_name}", facts=tuple(facts), causes=tuple(causes))
 
 
+_WAIT = "Wait until pods end; if none does, the pool needs more nodes or more replicas."
+_ROLLING = (
+    "Older pods of the same Deployment hold shares until this one is ready ({}): write `strategy: {{type: Recreate}}`, or "
+    "`maxSurge: 0` with a `maxUnavailable` of 1 or more, into the Deployment."
+)
+
+
+def _older(snapshot: Snapshot, pod: Pod, resource: str) -> str:
+    """Return the other ReplicaSets of the pod's Deployment whose pods hold the resource; empty if there are none."""
+    kind, _, name = pod.owner.partition("/")
+    deployment = name.rpartition("-")[0]
+    if kind != "ReplicaSet" or not deployment:
+        return ""
+    holders = (one for one in snapshot.pods if one.namespace == pod.namespace and one.holds and resource in one.requests)
+    sets = {one.owner for one in holders if one.owner.rpartition("-")[0] == f"{kind}/{deployment}"}
+    return join_words(sorted(sets - {pod.owner}))
+
+
 def _capacity(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
     """Yield, for each resource that the pod waits for, whether any node offers it and has it free."""
     if not snapshot.has_seen("nodes"):
@@ -254,9 +332,16 @@ def _capacity(snapshot: Snapshot, live: LivePools, pod: Pod) -> Iterator[Cause]:
         away = [node.name for node, one in shares if not node.is_ready and (one.wanted or one.offered)]
         if None not in free and max(one or 0 for one in free) < number:
             total = sum(one.offered or 0 for _, one in shares)
+            older = _older(snapshot, pod, resource)
             yield Cause(
                 what=f"No node has {number} {resource} free: {total} are offered on {len(shares)} nodes.",
-                remedy="Wait until pods end; if none does, the pool needs more nodes or more replicas.",
+                remedy=_ROLLING.format(older) if older else _WAIT,
+            )
+        elif not pod.problems and None not in free:
+            most = max(shares, key=lambda one: one[1].free or 0)
+            yield Cause(
+                what=f"Node {most[0].name} has {most[1].free} {resource} free; no condition of the pod says why it waits.",
+                remedy="Look at what admits and schedules it: its queue, `schedulingGates` and `schedulerName`.",
             )
         if away:
             yield Cause(

@@ -67,7 +67,8 @@ class Condition(Struct):
 class LiveNode(Struct):
     """One node. `condition` is GPUShareReady, None without one; `is_up` is kubelet's Ready. `annotations` are ours only.
 
-    `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean.
+    `would` is the document of the annotation `gpushare.dev/would`, None without a readable one; its texts are clean. `faults`
+    are the conditions by which kubelet and other programs report one, besides Ready.
     """
 
     name: str
@@ -80,6 +81,7 @@ class LiveNode(Struct):
     is_up: bool = False
     is_cordoned: bool = False
     would: Mapping[str, Any] | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def vgpus(self) -> tuple[str, str] | None:
@@ -107,7 +109,18 @@ def node(item: Json) -> LiveNode:
         is_up=conditions.get("Ready", {}).get("status") == "True",
         is_cordoned=spec.get("unschedulable") is True,
         would=_clean_document(would) if isinstance(would, str) else None,
+        faults=tuple(_faults(conditions)),
     )
+
+
+_GOOD = ("Ready", "Healthy", "EtcdIsVoter")
+"""What the types of conditions end with that are good when True. All others report a fault, such as `DiskPressure`."""
+
+
+def _faults(conditions: Mapping[str, Json]) -> Iterable[str]:
+    for kind, one in conditions.items():
+        if kind not in ("Ready", CONDITION) and one.get("status") == ("False" if kind.endswith(_GOOD) else "True"):
+            yield f"{kind} is {one['status']}: {clean(one.get('reason'))}: {clean(one.get('message'))}"
 
 
 def _offered(numbers: Json) -> Mapping[str, int]:
@@ -149,7 +162,8 @@ class Pod(Struct):
     """One pod. `requests` are its GPU resources, `owner` its controller as `Kind/name`, empty without one.
 
     `node` is empty until the scheduler has bound it; `problems` say why it does not run, as conditions and states do. `created`
-    is an RFC 3339 time. `claims` are its ResourceClaims, `by_claim` the names in its limits for which one of them was made, and
+    is an RFC 3339 time, and so is `ends`, by which it was to have ended: empty unless it is being deleted. `finalizers` keep
+    it after that. `claims` are its ResourceClaims, `by_claim` the names in its limits for which one of them was made, and
     `selector` its nodeSelector.
     """
 
@@ -163,6 +177,8 @@ class Pod(Struct):
     problems: tuple[str, ...] = ()
     labels: Mapping[str, str] = NOTHING
     created: str = ""
+    ends: str = ""
+    finalizers: tuple[str, ...] = ()
     uid: str = ""
     claims: tuple[PodClaim, ...] = ()
     by_claim: frozenset[str] = frozenset()
@@ -194,6 +210,8 @@ def pod(item: Json) -> Pod:
         problems=tuple(_problems(status)),
         labels={clean(key): clean(value) for key, value in mapping(metadata, "labels").items() if str(key).startswith(PREFIX)},
         created=clean(metadata.get("creationTimestamp")),
+        ends=clean(metadata.get("deletionTimestamp")),
+        finalizers=tuple(map(clean, texts(metadata, "finalizers"))),
         uid=clean(metadata.get("uid")),
         claims=tuple(_pod_claims(spec, status)),
         by_claim=frozenset(clean(resource) for _, resource, _ in claimed_limits(status)),
@@ -226,7 +244,7 @@ def _destined(spec: Json) -> str:
 
 def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
     for one in mappings(status, "conditions"):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+        if (one.get("type"), one.get("status")) in (("PodScheduled", "False"), ("DisruptionTarget", "True")):
             yield f"{clean(one.get('reason'))}: {clean(one.get('message'))}"
     for kind in ("initContainerStatuses", "containerStatuses"):
         for one in mappings(status, kind):
@@ -236,8 +254,20 @@ def _problems(status: Json, *, with_past: bool = True) -> Iterable[str]:
             if stopped and clean(stopped.get("reason")) not in {"Completed", "ContainerCreating", "PodInitializing"}:
                 detail = f": {clean(stopped['message'])}" if stopped.get("message") else ""
                 yield f"container {clean(one.get('name'))}: {clean(stopped.get('reason'))}{detail}"
+            elif with_past and kind == "containerStatuses" and "running" in state and one.get("ready") is False:
+                yield f"container {clean(one.get('name'))}: runs and is not ready"
+            yield from _unhealthy(one)
     if status.get("reason") or status.get("message"):
         yield f"{clean(status.get('reason'))}: {clean(status.get('message'))}"
+
+
+def _unhealthy(container: Json) -> Iterable[str]:
+    """Yield the devices of a container that kubelet says are not healthy, as plugins and DRA drivers report them (KEP-4680)."""
+    for one in mappings(container, "allocatedResourcesStatus"):
+        for device in mappings(one, "resources"):
+            if device.get("health") == "Unhealthy":
+                name, what = clean(device.get("resourceID")), clean(one.get("name"))
+                yield f"container {clean(container.get('name'))}: Unhealthy device {name} of {what}"
 
 
 def _pod_claims(spec: Json, status: Json) -> Iterable[PodClaim]:

@@ -116,7 +116,10 @@ def read(api: Api, scope: Scope) -> Snapshot:
     refused = _refused(lists) if scope.metrics and any(map(belief.is_observed, nodes)) else None
     runtime = _runtime(lists, scope)
     starting = _starting(lists, scope, nodes)
-    dra = _dra(lists, scope) if scope.dra or _has_dra(nodes, configs.values()) else None
+    is_dra = scope.dra or _has_dra(nodes, configs.values())
+    # A driver that no pool is of may offer GPUs too: only its slices tell.
+    slices = _slices(lists, scope, may_lack=not is_dra)
+    dra = _dra(lists, scope, slices) if is_dra or slices else None
     snapshot = Snapshot(
         namespace=scope.release,
         nodes=nodes,
@@ -171,10 +174,14 @@ def _has_dra(nodes: Iterable[LiveNode], configs: Iterable[ConfigMap]) -> bool:
     return any(node.labels.get(BACKEND_LABEL) for node in nodes) or any(map(_DRA_POLICY.search, policies))
 
 
-def _dra(lists: Lists, scope: Scope) -> DraObjects:
-    """Return the objects of the DRA driver: all classes, since any may have the name of ours, and claims on its devices."""
+def _slices(lists: Lists, scope: Scope, *, may_lack: bool) -> tuple[Slice, ...]:
+    """Return what the DRA driver offers. `may_lack`: Kubernetes before 1.34 does not serve them, and need not."""
     query = {"fieldSelector": claims.of_driver(scope.node)}
-    slices = lists.read(claims.SLICES, f"{_DRA}/resourceslices", claims.resource_slice, _has_node, query)
+    return lists.read(claims.SLICES, f"{_DRA}/resourceslices", claims.resource_slice, _has_node, query, may_lack=may_lack)
+
+
+def _dra(lists: Lists, scope: Scope, slices: tuple[Slice, ...]) -> DraObjects:
+    """Return the objects of the DRA driver: all classes, since any may have the name of ours, and claims on its devices."""
     classes = lists.read(claims.CLASSES, f"{_DRA}/deviceclasses", claims.device_class, _has_name, {})
     place = f"{_DRA}/namespaces/{quoted(scope.namespace, safe='')}" if scope.namespace else _DRA
     ours = {one.name for one in classes if one.selection is not None}

@@ -71,10 +71,10 @@ def test_document_with_slices_is_valid_under_its_schema(dra: LiveCluster, ask: A
     assert "Nodes of NVIDIA" in ask("status", "--html").stdout
 
 
-def test_a_cluster_of_device_plugins_is_not_asked_for_resources_of_dra(live: LiveCluster, ask: Ask) -> None:
+def test_a_cluster_of_device_plugins_is_asked_for_slices_alone(live: LiveCluster, ask: Ask) -> None:
     live.api.forget_requests()
     document = json.loads(ask("status", "--format", "json").stdout)
-    assert not [path for _, path in live.api.requests if "resource.k8s.io" in path]
+    assert [path for _, path in live.api.requests if "resource.k8s.io" in path] == ["/apis/resource.k8s.io/v1/resourceslices"]
     assert (document["claims"], document["pools"]["notebooks"]["backend"]) == (None, "device-plugin")
 
 

@@ -1,5 +1,6 @@
 """`gpushare explain`: reasons without a cluster; nodes and pods of a running one."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from gpushare_node.contract.reasons import REASONS
 from tests.compiler.cli.process import gpushare
 from tests.compiler.cluster.live.clusters import SHARED, LiveCluster
 from tests.compiler.cluster.live.conftest import Ask
+from tests.compiler.cluster.live.dra_cluster import add_slice, device
 from tests.compiler.cluster.live.rights import allowed_by
 
 
@@ -137,3 +139,144 @@ def test_unreadable_objects_are_reported_with_the_answer(live: LiveCluster, ask:
     done = ask("explain", "t4-2")
     assert done.returncode == 0
     assert "could not read events: 403" in done.stderr
+
+
+def _update(part: str, values: dict[str, Any], pod: dict[str, Any]) -> None:
+    pod[part].update(values)
+
+
+def told_of(ask: Ask, subject: str) -> str:
+    return " ".join(ask("explain", subject).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"metadata": {"deletionTimestamp": "2026-11-23T07:00:00Z"}}, "was to have ended by 2026-11-23T07:00:00Z"),
+        (
+            {"metadata": {"deletionTimestamp": "2026-11-23T07:00:00Z", "finalizers": ["example.org/volume"]}},
+            "the finalizers example.org/volume keep it",
+        ),
+        (
+            {
+                "status": {
+                    "containerStatuses": [
+                        {
+                            "name": "main",
+                            "state": {"running": {}},
+                            "allocatedResourcesStatus": [
+                                {"name": SHARED, "resources": [{"resourceID": "GPU-7::1", "health": "Unhealthy"}]}
+                            ],
+                        }
+                    ]
+                }
+            },
+            f"Unhealthy device GPU-7::1 of {SHARED} What to do: The plugin or the driver reports a fault",
+        ),
+        (
+            {"status": {"containerStatuses": [{"name": "main", "ready": False, "state": {"running": {}}}]}},
+            "container main: runs and is not ready What to do: Its readiness probe fails",
+        ),
+        (
+            {
+                "status": {
+                    "phase": "Failed",
+                    "conditions": [
+                        {"type": "DisruptionTarget", "status": "True", "reason": "GPUShareRepartitioning", "message": "m"}
+                    ],
+                }
+            },
+            "GPUShareRepartitioning: m What to do: The node's layout changes.",
+        ),
+        (
+            {"status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected"}},
+            "What to do: Kubelet's topology manager found no NUMA node",
+        ),
+        ({"status": {"phase": "Failed", "containerStatuses": []}}, "The pod is Failed, and nothing in its status says why."),
+        ({"status": {"phase": "Unknown", "containerStatuses": []}}, "The pod is Unknown, and nothing in its status says why."),
+    ],
+)
+def test_a_pod_that_does_not_run_well_is_never_without_problems(
+    live: LiveCluster, ask: Ask, changes: dict[str, dict[str, Any]], expected: str
+) -> None:
+    assert "No problems found" in told_of(ask, "team/lab-0")
+    for part, values in changes.items():
+        live.api.edit("pods", "lab-0", partial(_update, part, values), namespace="team")
+    assert expected in told_of(ask, "team/lab-0")
+
+
+@pytest.mark.parametrize("health", ["Healthy", "Unknown"])
+def test_a_device_of_which_nobody_reports_a_fault_is_no_problem(live: LiveCluster, ask: Ask, health: str) -> None:
+    status = [{"name": SHARED, "resources": [{"resourceID": "GPU-7::1", "health": health}]}]
+    live.api.edit(
+        "pods",
+        "lab-0",
+        lambda pod: pod["status"]["containerStatuses"][0].update(allocatedResourcesStatus=status),
+        namespace="team",
+    )
+    assert "No problems found" in told_of(ask, "team/lab-0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "is_fault"),
+    [
+        ("SysLogsXIDError", "True", True),
+        ("DiskPressure", "True", True),
+        ("AcceleratedHardwareReady", "False", True),
+        ("AcceleratedHardwareReady", "True", False),
+        ("KernelDeadlock", "False", False),
+        ("EtcdIsVoter", "True", False),
+    ],
+)
+def test_what_other_programs_found_is_shown_and_their_cordon_is_not_undone(
+    live: LiveCluster, ask: Ask, kind: str, status: str, *, is_fault: bool
+) -> None:
+    one = {"type": kind, "status": status, "reason": "Why", "message": "fallen off the bus."}
+    live.api.edit("nodes", "t4-1", lambda node: node["status"]["conditions"].append(one))
+    live.api.edit("nodes", "t4-1", lambda node: node["spec"].update(unschedulable=True))
+    told = told_of(ask, "t4-1")
+    assert (f"Condition {kind} is {status}: Why: fallen off the bus." in told) is is_fault
+    assert ("kubectl uncordon t4-1" in told) is not is_fault
+
+
+def test_taints_of_others_are_shown(live: LiveCluster, ask: Ask) -> None:
+    taints = [
+        {"key": "example.org/quarantine", "effect": "NoExecute"},
+        {"key": "gpushare.dev/not-ready", "effect": "NoSchedule"},
+    ]
+    live.api.edit("nodes", "t4-1", lambda node: node["spec"].update(taints=taints))
+    told = told_of(ask, "t4-1")
+    assert "taint example.org/quarantine:NoExecute" in told
+    assert "gpushare.dev/not-ready" not in told
+
+
+def waiting(live: LiveCluster, owner: str = "") -> None:
+    made = {"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True} if owner else None
+    live.api.add_pod("waits", namespace="team", limits={SHARED: 1}, phase="Pending", owner=made)
+
+
+@pytest.mark.parametrize(
+    ("holder", "is_same"), [("web-5c9f7d", True), ("web-7b6d8f", False), ("web-api-5c9f7d", False), ("other-5c9f7d", False)]
+)
+def test_a_rolling_update_that_waits_for_itself_is_told_the_way_out(
+    live: LiveCluster, ask: Ask, holder: str, *, is_same: bool
+) -> None:
+    owner = {"kind": "ReplicaSet", "name": holder, "uid": "1", "controller": True}
+    for number in range(8):
+        live.api.add_pod(f"old-{number}", namespace="team", node=f"t4-{number % 2 + 1}", limits={SHARED: 1}, owner=owner)
+    waiting(live, "web-7b6d8f")
+    told = told_of(ask, "team/waits")
+    assert f"No node has 1 {SHARED} free" in told
+    assert (f"({'ReplicaSet/' + holder}): write `strategy: {{type: Recreate}}`" in told) is is_same
+
+
+def test_a_pending_pod_without_a_word_of_the_scheduler_is_told_what_is_free(live: LiveCluster, ask: Ask) -> None:
+    waiting(live)
+    live.api.edit("pods", "waits", lambda pod: pod["status"].pop("conditions", None), namespace="team")
+    assert f"{SHARED} free; no condition of the pod says why it waits." in told_of(ask, "team/waits")
+
+
+def test_a_driver_beside_the_plugin_is_seen_where_no_pool_is_of_it(live: LiveCluster, ask: Ask) -> None:
+    add_slice(live.api, "t4-1", [device("gpu-0", shared=False)])
+    assert "BackEndRunning" in told_of(ask, "t4-1")
+    assert "No problems found" not in told_of(ask, "team/lab-0")

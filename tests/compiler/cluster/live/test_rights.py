@@ -65,7 +65,7 @@ def test_status_without_permissions_reports_nothing_seen(live: LiveCluster, ask:
     live.api.allows = lambda *_: False
     done = ask("status")
     assert done.stdout == "no pools were seen\n"
-    assert done.stderr.count("could not read") == 6, done.stderr
+    assert done.stderr.count("could not read") == 7, done.stderr
     assert done.returncode == 2
     assert "nothing was seen" in done.stderr
 

@@ -69,13 +69,11 @@ class Allocation(Struct):
 
     @property
     def may_be_gpus(self) -> bool:
-        """Whether these are GPUs or parts of them, or may be: by their name, by their ids, or while a claim has no driver yet.
+        """Whether these are GPUs or parts of them, or may be, by their name or their ids.
 
         One rule for who is in the way of a change, and for who may use a device. Other programs give GPUs under names and ids
         of their own (HAMi, Volcano: `UUID-0`), which may mean any device of the node.
         """
-        if self.claim is not None and not self.resource:
-            return True
         return vendors.names_gpus(self.resource) or any(prefix in text for prefix in vendors.UUIDS for text in self.ids)
 
 

@@ -156,7 +156,8 @@ class ConditionReason(Enum):
         "The message names the GPU and the fault. NVSentinel or another remediator, the operator, or a person acts: cordon and "
         "drain the node, then reboot it; or take the runtime off it with `kubectl label node NODE gpushare.dev/runtime=away`, "
         "reset the GPU (`nvidia-smi -i GPU --gpu-reset`), and remove that label. If the GPU was reset in another way: `kubectl "
-        "annotate node NODE gpushare.dev/retry=now`. If the fault recurs, replace the GPU.",
+        "annotate node NODE gpushare.dev/retry=now`. A taint of the DRA driver goes when its pod on the node starts again "
+        "after the reset. If the fault recurs, replace the GPU.",
         is_hardware=True,
         is_gpu_fault=True,
         prevents_rollback=True,

@@ -45,7 +45,7 @@ _BLIND = {
 """Why caps are not enforced on a device, in the order in which they are reported."""
 
 _CROWD = (
-    "Most containers on {device}, of several namespaces, are over their caps at once, so its process list is not believed. "
+    "Most containers on {device}, of many namespaces, are over their caps at once, so its process list is not believed. "
     "While that lasts, no process on it is terminated."
 )
 _CONTRADICTION = (

@@ -6,6 +6,7 @@ the cap's action says. The order in one cycle: build views, count, advance targe
 data never leads to a signal.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -30,6 +31,8 @@ _ENDING = frozenset({CapAction.KILL, CapAction.EVICT})
 """The actions that end something."""
 
 _SEVERAL_NAMESPACES = 2
+_MOST_OF_A_NAMESPACE = 4
+"""How many pods of a namespace count for a crowd."""
 """Containers of so many that are over at once may be a fault of the rows: one that is so likely harms every tenant."""
 
 
@@ -110,11 +113,16 @@ def _answer(unit: Unit, cap: Cap | None, sample: Sample, view: DeviceView, state
 
 
 def _is_crowd(over: list[Unit], view: DeviceView, inputs: GuardInput, settings: Settings) -> bool:
-    """Whether so many of a device's containers are over at once that its rows are rather wrong than their programs."""
+    """Whether so many of a device's pods are over at once that its rows are rather wrong than their programs.
+
+    Who was not given the device does not count, and a namespace for few pods only: a person alone makes no crowd.
+    """
     caps = [_cap(inputs, container, view.device) for container in view.samples]
     capped = sum(cap is not None and cap.action in _ENDING for cap in caps)
-    namespaces = {inputs.grants[unit.container].owner.namespace for unit in over}
-    return len(over) > settings.crowd and 2 * len(over) > capped and len(namespaces) >= _SEVERAL_NAMESPACES
+    grants = {unit.container: inputs.grants[unit.container] for unit in over}
+    pods = {(own.owner.namespace, one.pod_uid) for one, own in grants.items() if view.device in own.devices}
+    counted = sum(min(number, _MOST_OF_A_NAMESPACE) for number in Counter(namespace for namespace, _ in pods).values())
+    return counted > settings.crowd and 2 * len(over) > capped
 
 
 def _pause(inputs: GuardInput, contradicted: list[Device], state: CycleState) -> None:

@@ -129,9 +129,10 @@ class Settings(Struct):
     `interval_seconds` is the average time between two samples. A container that owes `samples` of these is warned; with the
     cap's grace on top it is sent SIGTERM, and SIGKILL `exit_seconds` later. SIGTERM lapses if the container was within its
     cap for `within_seconds`. SIGKILL is repeated every `stuck_seconds`; after two the process is stuck. While more than
-    `crowd` containers of several namespaces, and more than half of those under a cap, are over on one device, no signal is
-    sent there. A violation whose device or pod is gone is dropped after `stale_seconds`. A container that is still over its
-    cap `overdue_seconds` after its action was due is reported. `is_ending`: the program ends, so it selects no new target.
+    `crowd` pods that were given a device, at most four of a namespace, are over, and more than half of all containers under a
+    cap there, no signal is sent there. A violation whose device or pod is gone is dropped after `stale_seconds`. A
+    container that is still over its cap `overdue_seconds` after its action was due is reported. `is_ending`: the program
+    ends, so it selects no new target.
     """
 
     interval_seconds: float = 1

@@ -51,7 +51,7 @@ class AnomalyKind(Enum):
     STRAY = "a container uses a device that was not allocated to it"
     BLIND = "the device is allocated and has never shown a process"
     UNATTRIBUTED = "memory of the device is in use that no process accounts for"
-    CROWDED = "most containers of the device, of several namespaces, are over their caps at once: no process is terminated"
+    CROWDED = "most containers of the device, of many namespaces, are over their caps at once: no process is terminated"
     CONTRADICTED = "process lists of several namespaces contradict the memory in use on their devices: no process is terminated"
     GONE = "the chosen processes have exited"
     SPARED = "the container is within its cap again"

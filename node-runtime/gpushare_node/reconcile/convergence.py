@@ -76,11 +76,13 @@ class _Convergence(Struct, frozen=False):
         view = hardware.look(policy, frozenset())
         if not view.plan.gpus:
             raise Blocked(*worst(view), is_unchanged=True)
-        fault = self._find_fault(view)
-        if fault:
-            return self._leave_as_it_is(fault, view)
         drain = Drain(context=self.context, hardware=hardware, request=self._request(), node=self.node)
         drain.remember(self.former, view)
+        fault = self._find_fault(view)
+        if fault:
+            if view.plan.operations:
+                drain.taint_if_wrong()
+            return self._leave_as_it_is(fault, view)
         if not drain.request.is_partly and view.plan.operations and len(missing_gpus(view)) < len(view.plan.unfit):
             # A GPU that cannot follow would leave the node with half of each layout, after the tenants have lost their work.
             raise Blocked(*worst(view), is_unchanged=True)

@@ -296,6 +296,9 @@ class Drain(Struct, frozen=False):
         self.allocated = find_allocated(holders)
         self.view = self.hardware.look(self.request.policy, self.allocated)
         request = self.request
+        if not request.is_leaving and (fault := self.context.faults.find(self.view.surveys)):
+            # It began while tenants were waited for.
+            raise Blocked(ConditionReason.GPU_FAULTY, fault[0].upper() + fault[1:], is_unchanged=True)
         self.blocker = self.context.blocker = find_blocker(
             self.view, holders, request.affected, self.hardware.names, request.find_further(self.view)
         )

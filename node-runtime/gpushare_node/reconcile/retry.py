@@ -35,6 +35,9 @@ _REQUESTER_SECONDS = 60.0
 """How often a node that has left checks whether the Job that requested this still exists: its watch does not show that."""
 _TENANTS_SECONDS = 5.0
 """How often a pause checks whether tenants have gone, by what is known without a request."""
+_INNOCENT = (ConditionReason.GPU_BUSY, ConditionReason.GPU_FAULTY)
+"""The reasons that say nothing against the change: a slot is not kept for them."""
+
 _FRUITLESS_BACKOFF_SECONDS = 30.0
 """How long to skip checks after an attempt that still found tenants; doubled for each further attempt."""
 
@@ -251,14 +254,14 @@ class Retry(Struct):
         return True
 
     def _give_way(self, reason: ConditionReason, *, is_as_before: bool) -> None:
-        """Give the slot to another node if tenants or the hour are in the way: neither proves a bad change, and both last.
+        """Give the slot to another node for tenants, the hour or a broken GPU: they prove no bad change, and last.
 
         After any other reason, and after failed attempts, the node keeps the slot; it expires when it is no longer renewed.
         """
         context = self.context
         if context.has_failed():
             return
-        is_blocked = (reason is ConditionReason.GPU_BUSY or reason.value.is_held) and not context.is_half_done()
+        is_blocked = (reason in _INNOCENT or reason.value.is_held) and not context.is_half_done()
         if is_blocked or (reason is ConditionReason.RELEASING and is_as_before):
             with suppress(ClusterError):
                 context.slot.give_back()

@@ -103,6 +103,16 @@ def test_a_static_pods_annotations_in_a_tenants_pod_hide_no_pod() -> None:
         assert PodIndex.of(pods).find(container) is target
 
 
-def test_a_pod_without_the_mirrors_annotation_has_one_uid_only() -> None:
-    annotations = {"kubernetes.io/config.hash": "victim"}
-    assert view_pod({"metadata": {"uid": "f", "namespace": "t", "name": "f", "annotations": annotations}}).uids == ("f",)
+@pytest.mark.parametrize(
+    ("annotations", "others"),
+    [
+        ({"kubernetes.io/config.hash": "0123456789abcdef" * 2}, ()),
+        ({"kubernetes.io/config.hash": "0123456789abcdef" * 2, "kubernetes.io/config.mirror": "x"}, ("0123456789abcdef" * 2,)),
+        ({"kubernetes.io/config.hash": "6b1a2f7e-9d0c-4b4e-8f57-0a1b2c3d4e5f", "kubernetes.io/config.mirror": "x"}, ()),
+        ({"kubernetes.io/config.hash": "", "kubernetes.io/config.mirror": "x"}, ()),
+    ],
+    ids=["no mirror", "a static pod's", "another pod's uid", "empty"],
+)
+def test_only_the_mirror_of_a_static_pod_has_a_second_uid(annotations: dict[str, str], others: tuple[str, ...]) -> None:
+    own = view_pod({"metadata": {"uid": "f", "namespace": "t", "name": "f", "annotations": annotations}})
+    assert own.uids == ("f", *others)

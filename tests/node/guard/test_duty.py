@@ -163,5 +163,30 @@ def test_no_crowd_shelters_anybody(change: str) -> None:
     assert {process.pid for process in signalled(verdicts)} == {500 + number for number in range(count)}
 
 
+@pytest.mark.failure_case(87)
+@pytest.mark.parametrize("change", ["four namespaces", "one pod each", "strays"])
+def test_few_people_make_no_crowd(change: str) -> None:
+    """Not with many pods in a few namespaces, many containers of a pod, or containers that were not given the device."""
+    node = Node(cap=replace(Node().cap, bytes=GIB))
+    for number in range(node.settings.crowd + 2):
+        process = node.run(tenant_of(number), 2 * GIB)
+        assert process.container is not None
+        own = node.grants.pop(process.container)
+        if change == "four namespaces":
+            own = replace(own, owner=own.owner._replace(namespace=f"team-{number % 4}"))
+        elif change == "strays":
+            own = replace(own, devices=frozenset(), caps={}, stray_cap=replace(node.cap, bytes=0))
+        else:
+            process = replace(process, container=process.container._replace(pod_uid=f"pod-{number % 5}"))
+            own = replace(own, owner=own.owner._replace(namespace=f"team-{number % 5}"))
+            node.processes[process.pid] = process
+        assert process.container is not None
+        node.grants[process.container] = own
+    node.is_allocation_known = True
+    verdicts = node.cycles(14)
+    assert AnomalyKind.CROWDED not in reasons(verdicts)
+    assert {process.pid for process in signalled(verdicts)} == {500 + number for number in range(node.settings.crowd + 2)}
+
+
 def tenant_of(number: int) -> Process:
     return tenant(500 + number, f"c{number}")

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpushare_node.contract.names import RETRY_ANNOTATION, RUNTIME_LABEL
+from gpushare_node.contract.names import REPARTITIONING_TAINT, RETRY_ANNOTATION, RUNTIME_LABEL
+from gpushare_node.contract.policy import OnBusy
 from gpushare_node.contract.reasons import ConditionReason
 from gpushare_node.core.clock import Stopped
 from gpushare_node.gpus.faults import GpuFaults
 from tests.node.gpus.gpu_node import A100
 from tests.node.reconcile.dra_node import SLICE, DraNode, by_claims
-from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig
+from tests.node.reconcile.loop_node import SEVEN, TWO, LoopNode, mig, rollout
 from tests.support.fake_api.server import ApiServer
 
 FAULTY = ConditionReason.GPU_FAULTY
@@ -59,6 +60,31 @@ def test_lost_layout_is_not_restored_on_a_faulty_gpu(node: LoopNode) -> None:
     node.fake_nvml.forget_calls()
     assert node.run(mig(SEVEN, SEVEN)).reason is FAULTY
     assert node.fake_nvml.calls() == []
+
+
+def test_node_that_lost_its_layout_is_tainted_while_a_gpu_of_it_is_faulty(node: LoopNode) -> None:
+    """What it offers meanwhile is not the pool's."""
+    fault(node)
+    node.fake_nvml.set_mode(0, False)
+    node.enumerate()
+    node.publish()
+    assert node.run(mig(SEVEN, SEVEN)).reason is FAULTY
+    assert REPARTITIONING_TAINT in node.taints()
+
+
+def test_fault_that_begins_while_tenants_are_waited_for_stops_the_change(node: LoopNode) -> None:
+    node.tenant("sleeper", node.fake_nvml.mig_uuid(0, node.gpus.gi_at(0, 0)), "nvidia.com/mig-1g.5gb")
+    began, former = node.clock.now(), node.gpus.stands(1)
+    events = {300: lambda: node.fake_nvml.recovery(1, 1), 600: lambda: node.api.remove("pods", "sleeper", namespace="science")}
+
+    def tick(_: float) -> None:
+        for at in [at for at in events if node.clock.now() - began > at]:
+            events.pop(at)()
+
+    node.on_tick = tick
+    outcome = node.run(rollout(mig(TWO, TWO, key="mig-00000002"), on_busy=OnBusy.WAIT, drain_timeout_seconds=1800))
+    assert (outcome.reason, node.gpus.stands(1), node.taints()) == (FAULTY, former, set())
+    assert not node.holds_slot(), "it says nothing against the change on other nodes"
 
 
 def test_run_that_is_sent_away_for_the_reset_forgets_the_fault(node: LoopNode) -> None:

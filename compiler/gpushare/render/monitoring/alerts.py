@@ -181,8 +181,8 @@ ALERTS = (
         hold="5m",
         summary="Node {{ $labels.node }}: kill breaker open; containers over their caps are not ended.",
         means="The driver's process lists give several namespaces more memory than their GPUs have in use, and no further "
-        "container is ended on the node; or more than sixteen containers of several namespaces, and most of those on a GPU, "
-        "are over their caps at once, and none is ended on that GPU. An Event on the node says which.",
+        "container is ended on the node; or more than sixteen pods with a share of a GPU, of which four of a namespace count, "
+        "and most containers with a cap there, are over at once, and none is ended there. An Event on the node says which.",
         remedy="Compare `nvidia-smi` on the node with gpushare_container_gpu_memory_used_bytes, and read the runtime's log. If "
         "the lists are right, delete pods until fewer are over their caps.",
     ),

@@ -410,6 +410,11 @@ class EvictionClient:
         }
         ask = ApiRequest(method="POST", path=f"{path}/eviction", query={"dryRun": "All"}, body=eviction, is_repeatable=False)
         refusal = self._refusal(_announcement(pod, path)) if is_moved and not pod.is_disrupted else None
+        if refusal is Eviction.FORBIDDEN:
+            _LOG.warning(
+                "the move of pod %s/%s cannot be announced on its status: its Job sees a crash", pod.namespace, pod.name
+            )
+            refusal = None
         refusal = refusal or (None if is_forced else self._refusal(ask))
         refusal = refusal or self._refusal(ApiRequest(method="DELETE", path=path, body=options))
         if refusal is not None:

@@ -1,5 +1,6 @@
 """Views: the API server's JSON as this project's types. Pure; what an object lacks is empty, never an error."""
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -20,6 +21,7 @@ DISRUPTION = "DisruptionTarget"
 
 _CONFIG_HASH = "kubernetes.io/config.hash"
 _MIRROR = "kubernetes.io/config.mirror"
+_HASH = re.compile("[0-9a-f]{32}")
 """It marks a static pod's mirror. Any user may write annotations, but kubelet runs no pod that has this one."""
 _CONTAINERS = ("initContainers", "containers")
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
@@ -57,7 +59,9 @@ def view_pod(pod: Json) -> PodView:
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     # The mirror of a static pod has its own uid; kubelet and cgroups identify the pod by the hash of its file.
     annotations = metadata.get("annotations") or {}
+    # Any pod may have these annotations, but none of the API server's has a uid of this form.
     other = annotations.get(_CONFIG_HASH) if _MIRROR in annotations else None
+    other = other if other and _HASH.fullmatch(other) else None
     controller: Json = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
     return PodView(
         uids=(metadata["uid"], other) if other else (metadata["uid"],),

@@ -215,7 +215,11 @@ def _form(profile: str | None) -> str | None:
 def _held(
     claim: PodsClaim, prepared: Mapping[str, DriverClaims], uuids: Mapping[str, Mapping[str, str]], classes: Classes
 ) -> Iterable[Allocation]:
-    """Yield what a claim holds, as allocations to no pod yet."""
+    """Yield what a claim holds, as allocations to no pod yet.
+
+    Kubelet names the drivers of all devices that the scheduler gave to a claim before any of them prepares one: a claim without
+    drivers, such as one that requests nothing, has no device, and its allocation no resource.
+    """
     plain = Claim(uid=claim.uid, namespace=claim.namespace, name=claim.name)
     for driver, devices in (claim.drivers or {"": frozenset[str]()}).items():
         if driver not in prepared:

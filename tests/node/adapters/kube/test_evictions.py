@@ -81,10 +81,11 @@ def test_a_pod_of_the_same_name_is_told_nothing(api: ApiServer, evictions: Evict
     assert conditions(api) == {}
 
 
-def test_without_the_right_to_tell_no_pod_is_moved(api: ApiServer, evictions: EvictionClient) -> None:
+def test_a_pod_that_may_not_be_told_is_moved_all_the_same(api: ApiServer, evictions: EvictionClient) -> None:
+    """Else another program's policy would keep the node out of service; the log says what the pod's Job sees."""
     api.fail("PATCH", 403)
-    assert evictions.evict(pod(api), is_moved=True) is Eviction.FORBIDDEN
-    assert len(api.all("pods")) == 1
+    assert evictions.evict(pod(api), is_moved=True) is Eviction.EVICTED
+    assert api.all("pods") == []
 
 
 def test_who_is_ended_for_its_cap_is_not_told_that_it_is_moved(api: ApiServer, evictions: EvictionClient) -> None:

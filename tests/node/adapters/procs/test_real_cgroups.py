@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushare_node.adapters.procs.linux import LinuxProcesses
+from gpushare_node.adapters.procs.linux import LinuxProcesses, kill_group
 from gpushare_node.adapters.procs.processes import GpuUse, Signal, SignalResult
 from gpushare_node.guard.inputs import ContainerId
 from tests.support.process_fixtures import (
@@ -35,6 +35,22 @@ def hierarchies() -> list[Path]:
     unified = [Path(line[4]) for line in fields if " - cgroup2 " in " ".join(line)]
     named = [Path(line[4]) for line in fields if re.search(r" - cgroup .*name=", " ".join(line))]
     return [mount for mount in (*unified, *named) if os.access(mount, os.W_OK)]
+
+
+@pytest.mark.parametrize("blank", ["\u2003", "\u2028", "\x85"])
+def test_blanks_that_the_kernel_does_not_escape_forge_no_mount(tmp_path: Path, blank: str) -> None:
+    """A tenant chooses the device of a volume; its folder is no root of cgroups, and its pipe holds nobody."""
+    forged = tmp_path / f"kubepods/pod{POD_A}" / CONTAINER_A
+    forged.mkdir(parents=True)
+    os.mkfifo(forged / "cgroup.kill")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "self").mkdir()
+    line = f"server:/x{blank}{tmp_path}{blank}cgroup2 /mnt nfs4 rw 0 0\n"
+    for process in ("1", "self"):
+        (tmp_path / process / "mounts").write_text(line, encoding="utf-8")
+    assert not kill_group(tmp_path, ContainerId(POD_A, CONTAINER_A))
+    (tmp_path / "self/mounts").write_text(f"cgroup2 {tmp_path} cgroup2 rw 0 0\n", encoding="utf-8")
+    assert not kill_group(tmp_path, ContainerId(POD_A, CONTAINER_A)), "opening a pipe without a reader fails"
 
 
 class Groups:

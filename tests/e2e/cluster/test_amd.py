@@ -25,7 +25,9 @@ def install(cluster_fixture: ClusterFixture, gpus: AmdGpus, modes: str, layout: 
     nvidia = f"card: a100-sxm4-40gb, sharing: {{mode: mig, layout: {{{layout}}}}}, enforcement: {{grace: 2s}}"
     bundle = cluster_fixture.compile(intent(amd=amd, nvidia=nvidia) + "  platform: {amd: {stack: amd-gpu-operator}}\n")
     pods = bundle / "chart/templates/_pod.tpl"
-    pods.write_text(pods.read_text().replace("path: /sys\n", f"path: {INSIDE}\n"))
+    before, mounted, after = pods.read_text().partition("    path: {{ $path | quote }}\n")
+    assert mounted
+    pods.write_text(f"{before}    path: {INSIDE}\n{after}")
     config = json.loads((bundle / "chart/files/amd/config.json").read_text())
     gpus.manager.profiles = {name: modes_of(profile) for name, profile in config["gpu-config-profiles"].items()}
     cluster_fixture.release.install(bundle)

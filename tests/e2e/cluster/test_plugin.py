@@ -82,7 +82,7 @@ def test_a_plugin_that_is_taken_away_makes_the_node_unready_within_a_minute(read
     try:
         told = ready.await_reason("node-1", "WrongResources")
         assert told["status"] == "False"
-        assert "the device plugin has no pod in a platform namespace on the node" in told["message"]
+        assert "the device plugin has no pod on the node in a namespace of the platform" in told["message"]
         assert "notebooks time-slicing 0/1" in said(ready, "status")
         why = 'configmap "gpushare-profiles" not found'
         ready.cluster.wait(lambda: why in said(ready, "explain", "node-1"), "kubelet says why")

@@ -17,6 +17,7 @@ from gpushare_node.adapters.procs.linux import LinuxProcesses
 from gpushare_node.adapters.procs.processes import GpuUse, ProcessIdentity
 from gpushare_node.backends.device_plugin import DevicePlugin
 from gpushare_node.enforce.enforcer import Adapters, Enforcer, EnforcerConfig
+from gpushare_node.enforce.inventory import STALE_SECONDS
 from gpushare_node.enforce.metrics import EnforcementMetrics
 from gpushare_node.guard.inputs import Settings
 from gpushare_node.guard.process_list import Device, Mps
@@ -35,11 +36,14 @@ from tests.node.enforce.enforcement import (
     tenancy_text,
 )
 from tests.node.enforce.enforcement import policy as policy_of
-from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, HostileNode
+from tests.node.enforce.hostile_node import GPUS, MIB, RESTARTING, TENANTS, UNKNOWN, HostileNode
 from tests.support.process_fixtures import MemoryFiles, MemoryProc, systemd_path
 
 _ENDED_SECONDS = 60
 """Within this time of its SIGTERM a whole container is killed, and emptied of what was started in it since."""
+
+JUDGED = (*TENANTS, *UNKNOWN, RESTARTING)
+"""Who has been given a share: the API server never shows the pods of some."""
 
 SETTINGS = Settings(exit_seconds=2, stuck_seconds=5)
 
@@ -116,6 +120,7 @@ class EnforcementFuzz(HostileNode):
         super().__post_init__()
         (self.folder / "state").mkdir()
         self.clock, self.told = ManualClock(), EvictingCluster()
+        self.began = self.clock.time
         self.last_shown = {one.uids[0]: one for one in self.list.known}
         self.processes = LinuxProcesses(self.fake_proc.root)
         if isinstance(self.fake_proc, MemoryProc):
@@ -164,7 +169,7 @@ class EnforcementFuzz(HostileNode):
 
     def _note_whole(self, seen: ProcessIdentity) -> tuple[ProcessIdentity, ...]:
         """Only who ends a whole container asks for all that lives in it."""
-        home = next((one for one in (*TENANTS, RESTARTING) if seen.cgroup == self.cgroup(one)), None)
+        home = next((one for one in JUDGED if seen.cgroup == self.cgroup(one)), None)
         if home is not None and self.is_over(home) and self.is_known(home):
             self.ended[seen.cgroup] = self.clock.time
         is_known = home is not None and self.is_known(home)
@@ -199,12 +204,12 @@ class EnforcementFuzz(HostileNode):
             self.born(pid)
 
     def check(self, pid: int, name: str) -> None:
-        """The process is of a container of a pod that the API server has shown, and over its cap on one of its own GPUs.
+        """The process is of a container whose pod is known, and over its cap on one of its own GPUs.
 
         A whole container that was sent SIGTERM while this held is ended whatever has happened since, but no other's process is.
         """
         being = self.beings[pid]
-        assert being.home in (*TENANTS, RESTARTING), f"{name} to {being}"
+        assert being.home in JUDGED, f"{name} to {being}"
         is_over, is_last = self.is_over(being.home), name != "SIGTERM" and self.is_being_ended(self.cgroup(being.home))
         assert is_over or is_last, f"{name} to {being}: not over"
         assert self.is_known(being.home) or is_last, f"{name} to an unknown container's"
@@ -219,8 +224,11 @@ class EnforcementFuzz(HostileNode):
         return any(self.used_mib(home, gpu) > cap for gpu, cap in caps.items())
 
     def is_known(self, home: int) -> bool:
-        """Whether the API server has shown its pod; it may list the container later, or the next run of it before."""
-        return pod_uid(home) in self.last_shown
+        """Whether the API server has shown its pod; it may list the container later, or the next run of it before.
+
+        A pod that it never shows is known by kubelet's files alone, after a minute.
+        """
+        return pod_uid(home) in self.last_shown or (home in UNKNOWN and self.clock.time - self.began >= STALE_SECONDS)
 
     def is_being_ended(self, cgroup: str) -> bool:
         """Whether the whole container was over its cap when its end began, not long ago."""

@@ -14,7 +14,7 @@ def test_demo_runs_show_plan_and_a_refusal(tmp_path: Path) -> None:
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     parts = done.stdout.split("\n== ")
-    expected = ("40 objects in", "training  NVIDIA A100-PCIE-40GB, mig", "~ notebooks", "error GS402")
+    expected = ("38 objects in", "training  NVIDIA A100-PCIE-40GB, mig", "~ notebooks", "error GS402")
     for part, words in zip(parts[-4:], expected, strict=True):
         assert words in part
     assert "1 error\n" in parts[-1]

@@ -30,7 +30,6 @@ CEL = (
     "devices",
     "exemptions",
     "fence",
-    "moves",
     "pods",
     "pool-of-claims",
     "slices",
@@ -140,11 +139,10 @@ def document(values: Mapping[str, Any]) -> Object:
     the CEL, `binding` is all of the binding's specification but the policy's name.
     """
     judges = values["pools"] and values["admission"]["enforce"] != "none"
-    moves = {"gpushare-fence-moves": _moves(values)} if _evicts(values) else {}
     return {
         "gpuNames": GPU_NAMES,
         "lookups": list(_variables("lookups", lookups(values))) if judges else [],
-        "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values), **moves},
+        "policies": {**dict(_policies(values) if judges else ()), "gpushare-fence": _fence(values)},
     }
 
 
@@ -216,23 +214,6 @@ def _devices(values: Mapping[str, Any], *, tenants: bool, others: bool) -> Objec
     return {"cel": "devices", "variables": variables}
 
 
-def _evicts(values: Mapping[str, Any]) -> bool:
-    """Whether a pool may move tenants' pods, or end them by eviction."""
-    return any(pool["evict"] for pool in values["pools"].values())
-
-
-def _moves(values: Mapping[str, Any]) -> Object:
-    """Return the policy on what the node runtime may write of pods: that they are moved."""
-    token = f"request.userInfo.username == 'system:serviceaccount:{values['namespace']}:gpushare-node'"
-    return {
-        "kind": "Validating",
-        "cel": "moves",
-        "variables": [_variable("platform", platform_namespaces(values))],
-        "spec": {"matchConditions": [{"name": "node-runtime", "expression": token}]},
-        "binding": {"validationActions": ["Deny"]},
-    }
-
-
 RUNTIME, UNINSTALL = "gpushare-node", "gpushare-uninstall"
 """The ServiceAccounts of the chart, and so the names of their roles."""
 
@@ -278,7 +259,7 @@ def _fence_of(values: Mapping[str, Any], accounts: Collection[str], asks: str) -
     slots = {names.workload(pool): one["slots"] for pool, one in values["pools"].items() if one.get("slots", 1) != 1}
     variables = [
         {"name": "asks", "expression": asks},
-        _variable("evicts", _evicts(values)),
+        _variable("evicts", any(pool["evict"] for pool in values["pools"].values())),
         _variable("observes", observes(values)),
         _variable("platform", platform_namespaces(values)),
         _variable("ourLabels", [] if observes(values) else labels),

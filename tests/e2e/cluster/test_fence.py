@@ -162,6 +162,8 @@ def test_runtime_may_report_failure_only_of_its_own_node(attempt: Try, policy: s
         failure(policy, "node-1") | {"status": "True"},
         failure(policy, "node-1") | {"type": "Available"},
         failure(policy, "node-11"),
+        failure("0e0e0e0e", "node-1"),
+        failure(policy, "node-1") | {"message": "node node-1: " + "x" * 1100},
     ):
         assert "of its own node only" in report(attempt, said), said
 

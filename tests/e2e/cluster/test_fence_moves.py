@@ -20,9 +20,7 @@ def pods(cluster: Cluster, attempt: Try) -> Iterator[None]:  # noqa: F811
         container = {"name": "a", "image": PAUSE, "imagePullPolicy": "Never"}
         spec = {"nodeName": node, "containers": [container]}
         cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": space}, "spec": spec})
-    cluster.wait(
-        lambda: "gpushare-fence-moves" in attempt(*patch("agent", conditions(OURS), space=NAMESPACE)), "it is in force"
-    )
+    cluster.wait(lambda: "gpushare-fence" in attempt(*patch("agent", conditions(OURS), space=NAMESPACE)), "it is in force")
     yield
     cluster.kubectl("delete", "pod", "mine", "far", "--namespace", "physics", "--grace-period=1")
     cluster.kubectl("delete", "pod", "agent", "--namespace", NAMESPACE, "--grace-period=1")
@@ -63,4 +61,4 @@ FOREIGN = {
 @pytest.mark.usefixtures("pods")
 @pytest.mark.parametrize("case", FOREIGN)
 def test_nothing_else_of_pods_may_be_written(case: str, attempt: Try) -> None:  # noqa: F811
-    assert "ValidatingAdmissionPolicy 'gpushare-fence-moves'" in attempt(*FOREIGN[case])
+    assert "ValidatingAdmissionPolicy 'gpushare-fence'" in attempt(*FOREIGN[case])

@@ -467,7 +467,7 @@ class FailureReport:
         if not policy:
             return
         kind, there = f"{_PREFIX}{policy}", {condition["type"]: condition for condition in _conditions(daemonset)}
-        condition = {"type": kind, "status": "False", "reason": reason.word, "message": f"{self._node}{message}"}
+        condition = {"type": kind, "status": "False", "reason": reason.word, "message": f"{self._node}{message}"[:MAX_MESSAGE]}
         before = there.pop(kind, None)
         if before is not None and (not self._is_own(before) or before.items() >= condition.items()):
             return

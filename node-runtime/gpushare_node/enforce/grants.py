@@ -24,6 +24,7 @@ from gpushare_node.contract.tenancy import AdmissionMode, Tenancy
 from gpushare_node.enforce.exemptions import WallClock, exempt, renew
 from gpushare_node.guard.device_view import Unit
 from gpushare_node.guard.inputs import Cap, CapAction, ContainerId, Grant, Owner
+from gpushare_node.vendors import DRA_DRIVERS
 from gpushare_node.vendors.driver import GpuInfo, MigInfo
 
 _MIB = 1 << 20
@@ -263,6 +264,8 @@ def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depen
             for device, cap in own.caps.items()
             if cap.exemption is not None and (device not in former or records[device].notice != former[device].notice)
         )
+    # In a sandbox nothing runs in a container's own cgroup: the pod's exemption ends with the last of its older containers.
+    is_older = any(run in now.first_caps.older and pod.containers.get(run) not in alone for run in pod.started)
     portions = {name: _portions(given_to(pod, name, allocations)) for name in caps}
     others = {name: own for name, own in caps.items() if name not in alone}
     devices, sums = _rest(others, portions, {one for name in alone for one in portions[name]})
@@ -270,7 +273,7 @@ def _grant_pod(  # noqa: PLR0913, PLR0917 - everything that a pod's grants depen
         owner=Owner(namespace=pod.namespace, uid=pod.uids[0]),
         devices=devices,
         caps=sums,
-        stray_cap=stray if now.first_caps.older.isdisjoint(pod.uids) else None,
+        stray_cap=None if is_older else stray,
         is_gone=pod.is_gone,
     )
     found.rests.update({ContainerId(pod_uid=uid, container=""): rest for uid in pod.uids})
@@ -362,12 +365,13 @@ def _is_lost(pod: PodView, held: Iterable[Allocation], now: CapTerms) -> bool:
     """Whether kubelet's files are younger than this pod, which runs: kubelet would not have started it without giving more.
 
     It gives every resource that it knows, and prepares every claim that a container uses. It knows no other name, and gives
-    nothing for it.
+    nothing for it. The devices of a claim whose driver left no checkpoint are unknown.
     """
     resources = {one.resource for one in held if one.claim is None}
     claims = {one.claim.name for one in held if one.claim is not None}
     return bool(
         (pod.resources & now.offered) - resources
+        or any(one.resource in DRA_DRIVERS and not one.ids for one in held)
         or any(claim.name and claim.name not in claims and any(claim.requests.values()) for claim in pod.claims)
     )
 

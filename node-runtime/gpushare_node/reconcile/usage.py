@@ -59,8 +59,9 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     """Return the pods that hold devices. Read the checkpoint before the pods: then no new pod is missed.
 
     With pods unknown (None) every allocation counts. Otherwise a plugin's allocations of pods that are gone or have ended do
-    not count: kubelet keeps them in its file. A claim is in kubelet's other file for as long as it is prepared. Only GPUs
-    count, of any program, not the devices of network plugins.
+    not count: kubelet keeps them in its file. A claim is in kubelet's other file for as long as it is prepared, and for good
+    if its driver was removed: then it counts while its pod is there. Only GPUs count, of any program, not the devices of
+    network plugins.
 
     A new node has no checkpoint, and no pod that requests GPUs. A kubelet whose folder was emptied has no checkpoint until a
     plugin registers again, while its pods run on; the checkpoint that it writes then does not contain them.
@@ -70,7 +71,7 @@ def find_holders(checkpoint: Checkpoint, pods: Sequence[PodView] | None) -> tupl
     for allocation in checkpoint.allocations:
         pod = known.get(allocation.pod_uid)
         is_over = pods is not None and (pod is None or pod.has_ended)
-        if not allocation.may_be_gpus or (is_over and allocation.claim is None):
+        if not allocation.may_be_gpus or (is_over and (allocation.claim is None or not allocation.ids)):
             continue
         resources = frozenset({allocation.resource})
         before = found.get(allocation.pod_uid)

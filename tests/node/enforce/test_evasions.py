@@ -1,6 +1,8 @@
 """Ways around a cap, by malice or without any, and ways to lose sight of one: each ends right, or is a reason of the node."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,28 @@ def test_who_is_older_than_enforcement_may_use_what_it_was_not_given(enforcement
     pid = enforcement.begin(1, 9000)
     enforcement.run(40)
     assert lives(pid)
+
+
+@pytest.mark.parametrize("rest", ["nothing", "an older container that runs on"])
+def test_what_starts_later_in_an_older_pod_is_not_older(enforcement: EnforcementFixture, rest: str) -> None:
+    """No status lists it while its postStart hook runs."""
+    both = {container_id(1): "main", container_id(11): "side"}
+    enforcement.arrive(1, "old", containers=both, started=dict.fromkeys(both, OLD))
+    enforcement.allocate(9, SHARED, [f"{enforcement.fake_nvml.uuid(0)}::900"])
+    older = enforcement.begin(1, 9000)
+    enforcement.run(20)
+    assert lives(older)
+    stays = {} if rest == "nothing" else {container_id(1): OLD}
+    enforcement.list.known = ()
+    enforcement.arrive(1, "old", containers={one: both[one] for one in stays}, started=stays)
+    if not stays:
+        os.kill(older, signal.SIGKILL)
+        await_end(older)
+        enforcement.fake_nvml.take(0, older)
+    later = enforcement.begin(1, 9000, container=12)
+    enforcement.run(40)
+    await_end(later)
+    assert lives(older) is bool(stays)
 
 
 IN_VAIN: dict[str, dict[str, Any]] = {

@@ -84,6 +84,14 @@ def test_claim_without_known_devices_may_have_any(node: ClaimNode, driver: str) 
     assert node.fake_nvml.calls() == []
 
 
+def test_claim_of_a_removed_driver_holds_its_gpu_only_while_its_pod_is_there(node: ClaimNode) -> None:
+    """Kubelet cannot take it back without the driver, and lists it after a reboot too."""
+    node.claim("sleeper")
+    assert node.run(DIVIDED).reason is ConditionReason.GPU_BUSY
+    node.api.remove("pods", "sleeper", namespace="science")
+    assert node.run(DIVIDED).reason is ConditionReason.READY
+
+
 @pytest.mark.parametrize("driver", ["gpu.nvidia.com", "nic.example.com"])
 def test_missing_list_of_claims_proves_nothing(node: ClaimNode, driver: str) -> None:
     node.claim("sleeper", node.fake_nvml.uuid(1), driver=driver)

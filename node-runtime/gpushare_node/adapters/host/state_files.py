@@ -195,7 +195,7 @@ def _notice(value: Field) -> Notice:
 
 
 class FirstCaps(Struct):
-    """When this node began to enforce caps, in seconds since 1970, and which containers and pods ran then, by ids and uids."""
+    """When this node began to enforce caps, in seconds since 1970, and the ids of the containers that ran then."""
 
     since: int
     older: frozenset[str] = frozenset()

@@ -135,12 +135,11 @@ class PodView(Struct):
         return self.phase in {"Succeeded", "Failed"}
 
     def older_than(self, today: float) -> frozenset[str]:
-        """Return the running containers that were started before this date, and the pod's uid if any was.
+        """Return the running containers that were started before this date.
 
         A start far in the future was recorded by a clock that was ahead, or ours is behind now.
         """
-        older = {run for run, at in self.started.items() if at < today or at > today + _FUTURE_SECONDS}
-        return frozenset(older.union(self.uids if older else ()))
+        return frozenset(run for run, at in self.started.items() if at < today or at > today + _FUTURE_SECONDS)
 
 
 _DAEMON = "DaemonSet/"

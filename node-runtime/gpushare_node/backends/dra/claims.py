@@ -179,7 +179,8 @@ def _fields(value: Field, *names: str, optional: tuple[str, ...] = ()) -> dict[s
 def read_claims(policy: Policy | None, folder: Path = FOLDER) -> tuple[Allocation, ...] | None:
     """Return what pods hold by claims; None if kubelet has no list of claims. CheckpointError if it cannot be read.
 
-    The driver's checkpoint is read only if a pod has a claim of it, and is then required.
+    The driver's checkpoint is read only if a pod has a claim of it, and is then required where the pool's pods have claims.
+    Elsewhere a driver that was removed leaves claims in kubelet's list, and their devices are unknown.
     """
     known = _read(folder / "dra_manager_state", parse_kubelet)
     if known is None:
@@ -188,9 +189,10 @@ def read_claims(policy: Policy | None, folder: Path = FOLDER) -> tuple[Allocatio
     for driver in sorted(DRA_DRIVERS & {driver for claim in known for driver in claim.drivers}):
         path = folder / "plugins" / driver / "checkpoint.json"
         found = _read(path, parse_driver)
-        if found is None:
+        if found is None and (policy is None or policy.backend.has_claims):
             raise CheckpointError(f"{path} is missing, and pods have claims of {driver}")
-        prepared[driver] = found
+        if found is not None:
+            prepared[driver] = found
     uuids = {driver: found.uuids(claim.uid for claim in known) for driver, found in prepared.items()}
     classes = {} if policy is None or policy.dra is None else {_form(share.profile): share.resource for share in policy.shares}
     return tuple(

@@ -12,6 +12,7 @@ from gpushare_node.backends.dra.claims import parse_driver, parse_kubelet, read_
 from gpushare_node.contract.struct import replace
 from tests.node.backends.dra.claim_files import DRIVER, GPU, RECORDED, SCENES, Files, copy, place, recorded, result, state_text
 from tests.node.enforce.enforcement import policy
+from tests.node.enforce.test_claims import dra_policy
 from tests.support import scale
 
 KUBELETS_OWN = (
@@ -317,6 +318,16 @@ def test_a_missing_checkpoint_of_the_driver_is_an_error_while_pods_have_claims_o
     place(files.folder).unlink()
     with pytest.raises(CheckpointError, match=r"checkpoint\.json is missing, and pods have claims of gpu\.nvidia\.com"):
         read_claims(None, files.folder)
+
+
+def test_a_claim_that_a_removed_driver_left_is_of_unknown_devices_where_the_pool_has_no_claims(files: Files) -> None:
+    """Kubelet keeps it in its list for good; the other pods' claims and devices are known all the same."""
+    files.claim("c", result("gpu-0"))
+    files.write()
+    place(files.folder).unlink()
+    assert [(one.resource, one.ids) for one in read_claims(policy(), files.folder) or ()] == [(DRIVER, ())]
+    with pytest.raises(CheckpointError, match=r"checkpoint\.json is missing"):
+        read_claims(dra_policy({"replicas": 4, "memoryMiB": 15360, "capMiB": 3712}), files.folder)
 
 
 @pytest.mark.parametrize("name", ["dra_manager_state", "checkpoint.json"])

@@ -53,7 +53,7 @@ def check_shut(context: RuleContext) -> Iterator[Problem]:
 def check_foreign(context: RuleContext) -> Iterator[Problem]:
     """An existing plugin, in a namespace that the intent does not list."""
     intent = context.intent
-    if intent.platform.namespaces or intent.admission.mode is AdmissionMode.NONE:
+    if intent.platform.namespaces:
         return
     for vendor, one in intent.platform.others.items():
         if one.installs_chart or context.writes(context.stack_path(vendor, "namespace")):
@@ -68,8 +68,8 @@ def check_foreign(context: RuleContext) -> Iterator[Problem]:
         )
     if intent.platform.stack is NvidiaStack.EXISTING and intent.platform.namespace is None:
         yield Problem(
-            message="the intent does not name the namespace of the installed device plugin, so its pods that request a GPU,"
-            " such as an operator's validator, may be refused",
+            message="the intent does not name the namespace of the installed device plugin, so the node runtime does not know"
+            " the programs there, such as a mig-manager that divides GPUs too; admission may refuse their pods",
             hints=("write platform: {namespace: gpu-operator}, with the namespace that kubectl get daemonsets -A shows",),
             path=("spec", "platform", "stack"),
         )

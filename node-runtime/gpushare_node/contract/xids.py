@@ -1,7 +1,8 @@
 """XIDs: what NVIDIA's catalogue says is to be done at once after an error that the driver logs. Facts alone.
 
-From https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html as of 2026-11, column "immediate action". One table
-for the reasons of the node condition, the alerts and the remedies. A person looks up there what is not listed here.
+From https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "immediate action", by three public copies of
+it that agreed in 2026-11: the page itself was not read whole. One table for the reasons of the node condition, the alerts and
+the remedies. A person looks up there what is not listed here.
 """
 
 from enum import Enum
